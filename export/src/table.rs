@@ -3,7 +3,7 @@
 pub struct Table {
     /// The name of the table in a database.
     pub name: &'static str,
-    /// What a row is, and the order of rows, in full sentences.
+    /// The meaning and order of rows, in full sentences.
     pub about: &'static str,
     /// The columns, from left to right.
     pub columns: &'static [Column],
@@ -14,15 +14,15 @@ pub struct Table {
 pub struct Column {
     /// The name: lower-case letters, digits and underscores.
     pub name: &'static str,
-    /// What the column holds.
+    /// The kind of its values.
     pub kind: Kind,
     /// Whether a row may have no value here.
     pub is_nullable: bool,
-    /// What the values are, with their unit, in full sentences.
+    /// The meaning of the values, with their unit, in full sentences.
     pub about: &'static str,
 }
 
-/// What a column holds.
+/// The kind of a column's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// 0 or 1, for no or yes.

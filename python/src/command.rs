@@ -17,7 +17,7 @@ use crate::error::exception;
 /// The longest time between two looks for a signal, and the shortest between two reports.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What the command has told, and not yet been passed on.
+/// Reports of the command that have not been passed on yet.
 #[derive(Default)]
 struct News {
     notes: Vec<String>,

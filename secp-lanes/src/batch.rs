@@ -261,7 +261,7 @@ fn decide(entry: Result<Entry, Refusal>) -> Result<Entry, Verdict> {
     })
 }
 
-/// What lanes without a signature compute: any equation that is not exceptional.
+/// The equation of lanes without a signature: any that is not exceptional.
 const FILLER: Entry = Entry {
     x: crate::comb::GENERATOR[0],
     key: Root::Odd(false),

@@ -26,7 +26,7 @@ pub struct Prime {
     minus_inverse: u64,
 }
 
-/// What 62 division steps do: they replace (f, g) by (u f + v g, q f + r g) / 2^62.
+/// The effect of 62 division steps: they replace (f, g) by (u f + v g, q f + r g) / 2^62.
 struct Matrix {
     u: i64,
     v: i64,

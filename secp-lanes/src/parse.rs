@@ -6,7 +6,7 @@ use crate::field::P;
 use crate::vector::Words;
 use crate::words::{self, N, P_MINUS_N};
 
-/// What the lanes verify: the point (a G + b K) / s has the x coordinate r, where K is the point
+/// The equation that the lanes verify: (a G + b K) / s has the x coordinate r, where K is the point
 /// with the x coordinate x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {

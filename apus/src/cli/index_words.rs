@@ -1,4 +1,4 @@
-//! What is said of indexes.
+//! Sentences about indexes.
 
 use apus_tools::{IndexReach, TxIndexForm};
 

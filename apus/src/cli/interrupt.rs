@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 
 use super::{exit, log, output, service};
 
-/// What happens to the work when it is interrupted.
+/// How an interrupt ends the work.
 #[derive(Clone, Copy)]
 pub enum Interrupted {
     /// The work done so far is saved, and the same command continues from it.

@@ -37,7 +37,7 @@ static LOG: OnceLock<Log> = OnceLock::new();
 static CATEGORIES: LazyLock<Arc<Logs>> =
     LazyLock::new(|| Arc::new(Logs::new(tracing::callsite::rebuild_interest_cache)));
 
-/// What each place in the code may still log.
+/// The lines that each place in the code may still log.
 static LIMITS: LazyLock<Mutex<Limits>> = LazyLock::new(Mutex::default);
 
 /// Receives the warnings, besides standard error.

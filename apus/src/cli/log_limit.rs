@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_secs(3600);
 /// A file and a line of the code.
 type Place = (&'static str, u32);
 
-/// What each place in the code has logged.
+/// The lines that each place in the code has logged.
 #[derive(Default)]
 pub struct Limits(HashMap<Place, Logged>);
 

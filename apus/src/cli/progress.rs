@@ -210,7 +210,7 @@ fn columns() -> Option<usize> {
 struct Part {
     /// Parts of the highest rank are left out first, those of rank 0 never.
     rank: u8,
-    /// What separates it from the part before it.
+    /// The separator between it and the part before.
     before: &'static str,
     text: String,
 }
@@ -225,7 +225,7 @@ fn bar(share: f64) -> String {
     format!("[{:<BAR_COLUMNS$}]", "=".repeat(filled) + head)
 }
 
-/// What a line is made of.
+/// The parts of a line.
 struct View<'a> {
     progress: &'a Progress,
     estimate: &'a Estimate,

@@ -116,7 +116,7 @@ impl PrunedJson {
     }
 }
 
-/// What one peer sent.
+/// The counts of one peer.
 #[derive(Serialize)]
 struct PeerJson {
     address: String,

@@ -1,4 +1,4 @@
-//! What a command needs of the system.
+//! Requirements of a command: stack, threads, files.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -10,7 +10,7 @@
 mod chain;
 /// How peers share our line.
 mod line;
-/// What a run is judged by.
+/// The figures that judge a run.
 mod outcome;
 /// A simulated peer: its messages, and its end of the line.
 mod peer;
@@ -20,7 +20,7 @@ mod reader;
 mod run;
 /// Which peer has which slot.
 mod slots;
-/// What a world is made of.
+/// The parts of a world.
 mod spec;
 /// The worlds that are measured.
 mod worlds;

@@ -43,7 +43,7 @@ pub struct Peer {
     outage: (Duration, Duration),
 }
 
-/// What a peer does in answer to a message.
+/// A peer's answer to a message.
 pub enum Answer {
     /// Sends a message, which takes this long in addition to the round trip.
     Message(Outgoing, Duration),

@@ -87,7 +87,7 @@ struct Run<'a> {
     next_id: u64,
     now: Duration,
     events: BinaryHeap<Reverse<(Duration, u64)>>,
-    /// What happens, by the number of the event.
+    /// The events, by number.
     what: BTreeMap<u64, Event>,
     next_event: u64,
     actions: Vec<Action>,

@@ -33,7 +33,7 @@ pub struct PeerSpec {
     pub rate: u64,
     /// Time from a request to the first byte of the answer.
     pub round_trip: Duration,
-    /// What it does.
+    /// Its behaviour.
     pub behaviour: Behaviour,
     /// Whether it connected to us.
     pub inbound: bool,

@@ -59,7 +59,7 @@ pub fn checksum(descriptor: &str) -> Option<String> {
     Some((0..CHECKSUM_CHARS).rev().map(character).collect())
 }
 
-/// What the top five bits of a checksum add to the next.
+/// The values that the top five bits of a checksum add to the next.
 const TAPS: [u64; 32] = {
     let mut taps = [0; 32];
     let mut top = 0;

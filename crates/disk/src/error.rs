@@ -17,7 +17,7 @@ pub struct StoreError {
     pub path: PathBuf,
     /// Byte offset in the file, if the error has one.
     pub offset: Option<u64>,
-    /// What is wrong, in words for the user.
+    /// The fault, in words for the user.
     pub what: String,
     /// The error of the operating system, if it refused an operation; `None` if the content of the
     /// file or directory is wrong.

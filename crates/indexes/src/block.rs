@@ -36,7 +36,7 @@ pub struct Block<'a> {
     pub spent_scripts: Elements,
 }
 
-/// What is wanted of a block beside its bytes.
+/// The parts of a block that indexes need beside its bytes.
 #[derive(Clone, Copy)]
 pub struct Wants {
     pub txids: bool,

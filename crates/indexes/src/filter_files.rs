@@ -21,7 +21,7 @@ pub struct FilterFiles {
     next: FlatFilePos,
     /// The file of that place, once it is open.
     file: Option<File>,
-    /// What is yet to be written to it, before `next`.
+    /// Bytes still to be written to it, before `next`.
     waiting: Vec<u8>,
 }
 

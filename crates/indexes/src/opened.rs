@@ -15,7 +15,7 @@ use super::positions::{SIPHASH_KEY, SipKeys, spend_keys};
 use super::short_txs::TXID_HASH_SALT;
 use super::sorting::Other;
 
-/// What is done with the tables of an index that was continued.
+/// How the tables of a continued index are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Upkeep {
     /// They are merged until LevelDB finds nothing to do when it opens them.
@@ -27,7 +27,7 @@ pub enum Upkeep {
 /// An index that is open for writing. If it is dropped without being committed, the index is as it
 /// was.
 pub struct OpenIndex<'a> {
-    /// What has to be done.
+    /// The work to do.
     pub plan: &'a IndexPlan,
     /// The database.
     pub db: Db,

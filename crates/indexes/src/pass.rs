@@ -29,7 +29,7 @@ const BATCH_BLOCKS: usize = 8192;
 /// tenth of the memory.
 const BATCH_TX_BYTES: usize = 200;
 
-/// What is made of the blocks. Each index has the height from which on it needs them.
+/// The indexes to make. Each has the height of the first block that it needs.
 pub struct Pass<'a> {
     /// The block files.
     pub files: &'a BlockFiles,
@@ -48,20 +48,20 @@ pub struct Pass<'a> {
     pub statistics: Option<u32>,
 }
 
-/// What was made of one block and is appended in order.
+/// The results from one block that are appended in order.
 pub struct Made {
     pub filter: Option<Vec<u8>>,
-    /// What it changes in the statistics.
+    /// Its change of the statistics.
     pub change: Option<Change>,
 }
 
-/// What a thread has.
+/// The state of a thread.
 struct Worker<'a> {
     buffers: Buffers,
     txs: Option<SortBuffer<'a, TX_BYTES>>,
     short_txs: Option<SortBuffer<'a, SPEND_BYTES>>,
     spends: Option<SortBuffer<'a, SPEND_BYTES>>,
-    /// What it has made, with the index of each block in the batch.
+    /// Its results, with the index of each block in the batch.
     made: Vec<(usize, Made)>,
 }
 

@@ -14,7 +14,7 @@ use apus_store::{IndexKind, OptionalIndex, TxIndexForm, find_index};
 use super::block::StoredBlock;
 use super::filters::check_files;
 
-/// What has to be done for one index.
+/// The work on one index.
 #[derive(Clone)]
 pub struct IndexPlan {
     /// The index.

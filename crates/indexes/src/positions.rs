@@ -30,7 +30,7 @@ pub const SPEND_BYTES: usize = 8 + 4 + 4;
 pub struct SipKeys(pub u64, pub u64);
 
 impl SipKeys {
-    /// What an index without hashes has in their place.
+    /// Stands for the hashes of an index that has none.
     pub const NONE: Self = Self(0, 0);
 
     /// Reads the value of [`SIPHASH_KEY`]; `None` if it has another length than 16 bytes.

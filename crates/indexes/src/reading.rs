@@ -70,7 +70,7 @@ struct Opened {
     db: Db,
 }
 
-/// What changes with each commit to a database.
+/// The parts of a database that each commit changes.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     /// The content of the file CURRENT, which names the manifest.

@@ -82,7 +82,7 @@ pub fn check(node: &Node, plans: &[IndexPlan], blocks: &[StoredBlock]) -> Result
             bytes(plan, txs, blocks)
         })
         .sum();
-    // What an interrupted run has left is continued or removed.
+    // The files of an interrupted run are continued or removed.
     let left =
         |plan: &IndexPlan| node.dir().disk().len(WorkFiles::new(node, plan.kind).entries).ok();
     let left: u64 = plans.iter().filter_map(left).sum();

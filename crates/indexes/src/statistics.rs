@@ -17,7 +17,7 @@ const NUMBER_BITS: u32 = 60;
 /// The same for sums of amounts, which may be spent again and again.
 const SUM_BITS: u32 = 120;
 
-/// What a block changes.
+/// A block's change of the statistics.
 pub struct Change {
     /// The coins that the block creates and the coins that it spends, without coins that it both
     /// creates and spends.

@@ -20,7 +20,7 @@ use super::short_txs::{BlockNumbers, ShortTxs};
 use super::sorted::Sorted;
 use super::space;
 
-/// What [`update()`] has done.
+/// The result of [`update()`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Indexed {
     /// Height of the tip.
@@ -100,7 +100,7 @@ struct BySort<'a> {
     spends: Option<Sorted<'a, SPEND_BYTES>>,
 }
 
-/// What is left to do for the indexes by height, each if it is wanted.
+/// The work left for the indexes by height; `None` for an index that is not wanted.
 struct ByHeightPlans {
     filters: Option<IndexPlan>,
     statistics: Option<IndexPlan>,
@@ -186,7 +186,7 @@ impl IndexWork<'_> {
         loop {
             let Read { end, is_stopped } = self.read_some(next, by_sort, &mut plans)?;
             let is_last = end == self.blocks.len();
-            // What was read in one go is written without being saved.
+            // An index that was read in one go is written without being saved.
             if let Some(reached) = self.blocks[..end].last()
                 && (is_stopped || !is_last || !is_first)
             {

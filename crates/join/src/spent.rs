@@ -130,7 +130,7 @@ impl<'a> InputNotes<'a> {
     }
 }
 
-/// What the first pass keeps of a block for the last pass.
+/// The part of a block that the first pass keeps for the last pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCoins<'a> {
     /// Height of the block.
@@ -185,7 +185,7 @@ pub fn put_late_coin(out: &mut Vec<u8>, height: u32, place: u32, code: u32, outp
 
 /// A record of the spent coins of a block.
 pub enum BlockRecord<'a> {
-    /// What the first pass keeps of the block.
+    /// The part of the block that the first pass keeps.
     Block(BlockCoins<'a>),
     /// A coin that the second pass has found for the block.
     Late(LateCoin<'a>),

@@ -50,7 +50,7 @@ pub struct Window {
     head: usize,
 }
 
-/// What a spend finds in the window.
+/// The result of looking a spend up in the window.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Met<'a> {
     /// The window does not have the transaction, or its output is spent or unspendable.

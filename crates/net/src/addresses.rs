@@ -77,7 +77,7 @@ pub struct Addresses {
     last_worked: i64,
 }
 
-/// What is known about an address.
+/// An address and its history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Known {
     pub services: Services,
@@ -100,7 +100,7 @@ pub(super) struct Known {
     pub avoid_until: i64,
 }
 
-/// What an address must be like to be connected to.
+/// The conditions on an address to connect to.
 pub struct Needs<'a> {
     /// Services that the peer must be said to offer.
     pub services: Services,

@@ -53,7 +53,7 @@ pub struct Runner {
     pub speed: Option<u64>,
 }
 
-/// What to do about candidates.
+/// An action on candidates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trial {
     /// Nothing is to be done.

@@ -45,7 +45,7 @@ enum Lent<'a> {
     Fixed(&'a Tree),
 }
 
-/// What is wrong with a peer's headers.
+/// A fault in a peer's headers.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HeadersFault {
     /// A header does not have the proof of work that it claims.

@@ -1,4 +1,4 @@
-//! What is known about the line of a peer: its speed, its round trip, and since when it is silent.
+//! The line of a peer: its speed, its round trip, and the time of its last byte.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct Line {
     is_settled: bool,
 }
 
-/// What comes of the block that is not complete.
+/// The progress of the block that is not complete.
 #[derive(Clone, Copy, Default)]
 enum Flow {
     /// Nothing is to come.

@@ -55,7 +55,7 @@ pub enum PeerError {
     InvalidBlock(String),
 }
 
-/// What the caller must do.
+/// An action for the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Send a message.

@@ -64,7 +64,7 @@ impl Branches {
     }
 }
 
-/// What [`Branches`] follow from.
+/// The inputs of [`Branches`].
 #[derive(PartialEq, Eq)]
 pub struct BranchesFrom {
     /// The version of the tree.
@@ -73,7 +73,7 @@ pub struct BranchesFrom {
     pub tip: BlockId,
     /// The height up to which blocks are wanted.
     pub top: u32,
-    /// What each peer has.
+    /// The blocks that each peer has.
     pub having: Vec<Has>,
 }
 

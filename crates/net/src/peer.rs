@@ -46,7 +46,7 @@ impl Has {
     }
 }
 
-/// What the schedule knows about a peer.
+/// A peer as the schedule sees it.
 pub struct Peer {
     /// Which blocks it has.
     pub has: Has,

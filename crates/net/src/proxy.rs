@@ -7,7 +7,7 @@ use super::target::{HostKind, Target};
 
 /// The port of a proxy that is named without one: that of Tor (Core's default).
 const PORT: u16 = 9050;
-/// What stands before the path of a Unix socket.
+/// The prefix of the path of a Unix socket.
 const UNIX: &str = "unix:";
 /// The most bytes of such a path, with a zero behind it (`sun_path`).
 const PATH_BYTES_MAX: usize = 107;

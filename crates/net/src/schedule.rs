@@ -602,7 +602,7 @@ impl Schedule {
         if self.peers.len() < 2 {
             return Vec::new();
         }
-        // What one peer alone owes says nothing about our line.
+        // The debt of a single peer says nothing about our line.
         let are_all = owing().nth(1).is_some() && owing().all(|(_, peer)| since(peer) > SILENCE);
         let factor = if are_all { ALL_SILENT_FACTOR } else { 1 };
         let silent = owing().filter(|(_, peer)| {

@@ -1,4 +1,4 @@
-//! What a peer gets that asks us for headers and blocks: a pure function of its messages and of the
+//! Answers to a peer that asks us for headers and blocks: a pure function of its messages and the
 //! chain that is served. Which blocks are read from where is the caller's.
 
 use apus_chain::{ActiveChain, BlockId, Tree};
@@ -56,7 +56,7 @@ pub struct ServedChain<'a> {
     pub tree: &'a Tree,
     /// The chain whose headers and blocks are served.
     pub active: &'a ActiveChain,
-    /// What peers are told that we serve.
+    /// The services that we announce to peers.
     pub services: Services,
     /// The time in seconds since 1970.
     pub time: i64,
@@ -307,7 +307,7 @@ impl<'a> ServedChain<'a> {
     }
 }
 
-/// What is known about one peer that we serve.
+/// A peer that we serve.
 #[derive(Debug, Default)]
 pub struct Serving {
     /// Whether new blocks are announced by their headers (BIP130).

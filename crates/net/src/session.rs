@@ -49,7 +49,7 @@ impl Outgoing {
     }
 }
 
-/// What we say about ourselves on one connection.
+/// Our side of the handshake on one connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ourselves {
     /// A random number, different for each connection, by which we notice that we connected to
@@ -57,7 +57,7 @@ pub struct Ourselves {
     pub nonce: u64,
     /// Program and version (BIP14).
     pub user_agent: &'static str,
-    /// What we serve; nothing by default.
+    /// The services that we announce; none by default.
     pub services: Services,
     /// Our time in seconds since 1970, when the connection was made.
     pub time: i64,
@@ -65,12 +65,12 @@ pub struct Ourselves {
     pub start_height: i32,
 }
 
-/// What a peer said about itself.
+/// The peer's side of the handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Themselves {
     /// The version of the protocol that both speak.
     pub version: i32,
-    /// What the peer offers.
+    /// The services that the peer announces.
     pub services: Services,
     /// Its program and version, without characters that are not printable.
     pub user_agent: String,
@@ -126,7 +126,7 @@ enum Stage {
 pub struct Session {
     inbound: bool,
     ourselves: Ourselves,
-    /// What the peer must offer.
+    /// The services that the peer must announce.
     needs: Services,
     stage: Stage,
     them: Option<Themselves>,

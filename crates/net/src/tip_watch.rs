@@ -40,7 +40,7 @@ pub struct Chosen {
     pub best: Option<BlockId>,
 }
 
-/// What to do about a peer.
+/// A verdict on a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It must be asked for the headers after this block.

@@ -58,7 +58,7 @@ enum ReadMode {
     V2(Box<Inbound>),
 }
 
-/// What is called while a message is read.
+/// A function that is called while a message is read.
 struct Watch<'a> {
     /// Called with the bytes that the message announces, before they are read.
     admit: &'a mut dyn FnMut(usize) -> io::Result<()>,
@@ -76,11 +76,11 @@ enum WriteMode {
 
 /// A message whose payload is sent piece by piece, so that it need not stay in memory.
 pub struct Frame {
-    /// What is sent before the payload.
+    /// Bytes sent before the payload.
     pub head: Vec<u8>,
-    /// What is sent after it.
+    /// Bytes sent after it.
     pub tail: Vec<u8>,
-    /// What encrypts the payload, and where it begins in the contents of its packet; `None` for the
+    /// The cipher of the payload, and where it begins in the contents of its packet; `None` for the
     /// v1 transport.
     pad: Option<(Pad, usize)>,
 }

@@ -26,11 +26,11 @@ pub struct CoinDifference {
     /// The height of the block that creates the coin; `None` if no block up to the claim's height
     /// does.
     pub height: Option<u32>,
-    /// What is wrong.
+    /// The difference.
     pub kind: DifferenceKind,
 }
 
-/// What hints or a snapshot have wrong about a coin.
+/// A fault of hints or a snapshot in a coin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DifferenceKind {
     /// The coin is unspent, but the claim does not have it.

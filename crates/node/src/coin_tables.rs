@@ -91,7 +91,7 @@ impl<'a> Tables<'a> {
                 let written = self.write(&halt, None);
                 match &written {
                     Ok(()) => std::mem::forget(failing),
-                    // What `work` saves when it ends early needs disk space.
+                    // `work` needs disk space to save its progress if it ends early.
                     Err(_) => self.bulk.remove(),
                 }
                 written

@@ -1,4 +1,4 @@
-//! What an error says besides what has failed.
+//! Context of errors: possible causes, what is kept, next steps.
 
 use apus_hash::Hash;
 use apus_progress::outcome::Refusal;
@@ -7,10 +7,10 @@ use thiserror::Error;
 
 use super::block::script_difference::ScriptDifference;
 
-/// What an error says besides what has failed: what may be why, what is kept, and what to do.
+/// Context of an error: a possible cause, what is kept, and what to do.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum Context {
-    /// What is missing may be in blocks that were refused.
+    /// The missing coins may be in blocks that were refused.
     #[error(". Refused: {first}{}", more(*others))]
     BlocksRefused {
         first: Refusal,

@@ -23,7 +23,7 @@ pub enum SyncError {
     Hints {
         /// The hints file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its fault.
         #[source]
         error: HintsError,
     },
@@ -32,7 +32,7 @@ pub enum SyncError {
     Snapshot {
         /// The snapshot file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its fault.
         #[source]
         error: SnapshotError,
     },
@@ -65,7 +65,7 @@ pub enum SyncError {
     Stopped,
 }
 
-/// What an error is about, and thus what to do.
+/// The subject of an error, and thus what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
     /// Wrong options.

@@ -49,7 +49,7 @@ pub enum Fault {
         id: BlockId,
         /// The rev file.
         path: PathBuf,
-        /// What is wrong with the undo data.
+        /// The fault of the undo data.
         what: String,
     },
     /// The hints are wrong.

@@ -1,4 +1,4 @@
-//! What is expected of blocks that are not connected yet.
+//! Expectations of blocks that are not connected yet.
 
 use std::sync::OnceLock;
 
@@ -10,12 +10,12 @@ use super::expected_sizes::Sizes;
 use super::growth::Growth;
 use super::stored_sizes::StoredSizes;
 
-/// What is expected of blocks that are not connected yet.
+/// Expectations of blocks that are not connected yet.
 #[derive(Default)]
 pub struct Forecast {
     /// The expected sizes of the blocks that peers have.
     pub sizes: Sizes,
-    /// What blocks leave on the disk.
+    /// The growth of files by blocks.
     pub growth: Growth,
     /// The sizes of the blocks that were stored when a size was first asked for.
     stored: OnceLock<StoredSizes>,

@@ -1,4 +1,4 @@
-//! What blocks leave on the disk: undo data, and tables of the coins that they add. The number of
+//! Growth of the disk by blocks: undo data, and tables of the coins that they add. The number of
 //! coins that a byte of blocks adds differs from chain to chain, and on one chain from year to
 //! year, so it is estimated from some of the blocks.
 
@@ -38,7 +38,7 @@ impl Bytes {
     }
 }
 
-/// What blocks leave on the disk per byte of their own.
+/// Bytes that blocks add to the disk per byte of their own.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Growth {
     undo: Rate,
@@ -54,7 +54,7 @@ struct Rate {
     likely: f64,
 }
 
-/// What one block leaves on the disk per byte of its own.
+/// Bytes that one block adds to the disk per byte of its own.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
     undo: f64,

@@ -40,7 +40,7 @@ pub const NOTE: &str = "damaged-block-files";
 struct DamagedBlock {
     id: BlockId,
     pos: FlatFilePos,
-    /// What is wrong with its bytes.
+    /// The fault of its bytes.
     what: String,
     /// Bytes of the file up to which a copy may reach at this place.
     end: u32,

@@ -48,15 +48,15 @@ pub struct Node {
     dir: DataDir,
     /// The work of this run, and the part of it that is not on disk yet.
     ledger: Ledger,
-    /// What all threads read while the ledger changes.
+    /// Data that all threads read while the ledger changes.
     parts: Parts,
     /// The median time past of each block of the branch that was connected last.
     times: BranchTimes,
     /// Blocks that count as available since a peer says that it has them.
     claimed: Vec<BlockId>,
-    /// What is expected of blocks yet to be connected.
+    /// Expectations of blocks yet to be connected.
     forecast: Forecast,
-    /// What the threads are seen doing, once blocks are connected.
+    /// The observed states of threads, once blocks are connected.
     states: Option<StatesWatch>,
     /// How far the run makes itself smaller while the system is short of memory.
     squeeze: Arc<Squeeze>,
@@ -89,9 +89,9 @@ struct Parts {
     pool: ThreadPool,
     /// The times of the stages.
     clock: Arc<Clock>,
-    /// What was done with each block.
+    /// The work done on each block.
     marks: Arc<Marks>,
-    /// What each phase costs for blocks, by what they hold.
+    /// The cost of blocks in each phase, by their contents.
     costs: Costs,
     /// Where the directory's content is shown to readers, if it is.
     view: Option<Arc<View>>,

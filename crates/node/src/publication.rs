@@ -1,4 +1,4 @@
-//! What readers of a directory are shown of each commit.
+//! Publication of commits to readers of a directory.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use apus_store::{BlockFiles, IndexRecord};
 
 use super::view::{NewCommit, View};
 
-/// What readers are shown.
+/// The published state.
 pub struct Publication {
     view: Arc<View>,
     /// The records that were written to the index since the last commit.

@@ -23,7 +23,7 @@ use super::error::SyncError;
 use super::opened::Node;
 use super::options::Options;
 
-/// What a data directory holds that is to be reconsidered.
+/// The entries of a data directory to reconsider.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Doubtful {
     /// Height of the best block of the UTXO set.
@@ -178,7 +178,7 @@ pub fn reconsider(options: &Options, disk: &Disk) -> Result<Doubtful, SyncError>
     Ok(doubtful)
 }
 
-/// What is to become of a block index.
+/// The new content of a block index.
 struct Judged {
     doubtful: Doubtful,
     /// The entries whose marks are removed.

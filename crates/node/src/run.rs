@@ -1,4 +1,4 @@
-//! What a run works with.
+//! The options and handles of a run.
 
 use std::sync::Arc;
 

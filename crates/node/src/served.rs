@@ -1,4 +1,4 @@
-//! What peers are served: the headers and the stored blocks that a [`View`] shows, so that no peer
+//! Data for peers: the headers and the stored blocks that a [`View`] shows, so that no peer
 //! waits for a sync, nor a sync for a peer.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use apus_progress::clock::unix_time;
 /// The headers and the stored blocks of a directory, for any number of threads.
 pub struct Served {
     view: Arc<View>,
-    /// What is served besides blocks.
+    /// Services besides blocks.
     others: Services,
 }
 

@@ -48,11 +48,11 @@ pub struct Shared<'a> {
     pub peers: Option<&'a dyn BlockPeers>,
     /// How scripts are checked.
     pub scripts: &'a ScriptChecker,
-    /// What the run has done with each block, for those who watch it.
+    /// The work done on each block, for observers.
     pub marks: &'a Marks,
     /// Where the directory's content is shown to readers, if it is.
     pub view: Option<&'a View>,
-    /// What each phase costs for blocks.
+    /// The cost of blocks in each phase.
     pub costs: &'a Costs,
 }
 

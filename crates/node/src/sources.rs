@@ -54,7 +54,7 @@ pub struct Gap {
     pub first: Hash,
     /// The height that this block states in its coinbase, if it does.
     pub height: Option<u32>,
-    /// What is lost before the file with this block, if that is known.
+    /// The gap before the file with this block, if that is known.
     pub lost: Option<String>,
 }
 

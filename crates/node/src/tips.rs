@@ -1,4 +1,4 @@
-//! What Core logs about every new tip (`UpdateTipLog`).
+//! Core's log line about every new tip (`UpdateTipLog`).
 
 use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_store::IndexRecord;

@@ -1,4 +1,4 @@
-//! What a data directory holds as of its last commit, shown to readers: peers that are served, and
+//! A data directory as of its last commit, shown to readers: peers that are served, and
 //! those who ask by RPC, REST or a page.
 //!
 //! A [`View`] has its own copy of headers, block records and active chain, and a view of the tables
@@ -33,7 +33,7 @@ impl std::fmt::Debug for View {
     }
 }
 
-/// What a directory holds as of its last commit. Of its fields, only the headers may be newer.
+/// A directory as of its last commit. Only the headers may be newer.
 pub struct Committed {
     /// All known headers.
     pub tree: Tree,
@@ -61,7 +61,7 @@ pub struct Committed {
     services: Services,
 }
 
-/// What a commit has made durable.
+/// The durable result of a commit.
 pub struct NewCommit<'a> {
     /// All known headers.
     pub tree: &'a Tree,

@@ -22,7 +22,7 @@ const TIME_MIN: Duration = Duration::from_secs(10 * 60);
 
 /// Decides when the user is told that peers are few or slow.
 pub(super) struct Advice {
-    /// What helps.
+    /// The remedy.
     remedy: String,
     /// The download of the last [`WINDOW`], and one state from before that.
     seen: VecDeque<(Duration, Download)>,

@@ -58,7 +58,7 @@ impl Moved {
 /// The socket of a connection, which may wait for memory of a budget.
 pub(super) struct Socket {
     stream: TcpStream,
-    /// What was sent.
+    /// Bytes sent.
     pub sent: Moved,
     is_closed: AtomicBool,
     /// `None` if we opened the connection: these are few, and peers that we chose.

@@ -62,7 +62,7 @@ const DNS_ADDRESSES_MAX: usize = 32;
 /// hex.
 const DNS_PREFIX: &str = "x9.";
 
-/// What peers that we choose must offer: all blocks, with witnesses.
+/// The services of peers that we choose: all blocks, with witnesses.
 pub(super) const NEEDED: Services = Services::NETWORK.with(Services::WITNESS);
 
 /// The file with addresses of peers, next to Core's `peers.dat`.

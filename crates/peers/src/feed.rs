@@ -21,7 +21,7 @@ use super::early::{EarlyBlock, EarlyBlocks};
 /// How often a thread that waits for a block checks whether it must end.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// What threads report to the one that talks to peers.
+/// A report to the thread that talks to peers.
 pub(super) enum Note {
     /// A thread waits for the next block of this lane.
     Waits(usize),

@@ -267,7 +267,7 @@ fn progress(phase: Phase, tree: &Tree) -> Progress {
     }
 }
 
-/// What a search waits for, and whether the user was told.
+/// The reason for a search to wait, and whether the user was told.
 #[derive(Default)]
 struct Waited {
     for_what: Option<(Phase, Duration)>,

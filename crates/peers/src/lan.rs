@@ -231,7 +231,7 @@ pub(super) struct Announcement {
     listening: Vec<SocketAddr>,
     /// The height that was announced last.
     height: Option<u32>,
-    /// What is announced.
+    /// The announced service.
     service: Option<ServiceInfo>,
     daemon: Option<Daemon>,
     /// When the node is announced again, if it is not for a while.
@@ -334,7 +334,7 @@ fn announced(listening: &[SocketAddr]) -> Option<(u16, Vec<IpAddr>)> {
     }
 }
 
-/// What an instance of the service says about itself, none of which is to be trusted.
+/// An instance of the service in its own words, which are not to be trusted.
 struct Answer<'a> {
     network: Option<&'a str>,
     height: Option<&'a str>,

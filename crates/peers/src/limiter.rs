@@ -112,7 +112,7 @@ mod tests {
             assert_eq!(limiter.wait_before(now), Some(Duration::from_millis(100) * times));
         }
         assert_eq!(limiter.wait_before(now + Duration::from_secs(5)), None);
-        // What they have read counts for all, and they read a tenth of the limit.
+        // Bytes that one has read count for all, and they read a tenth of the limit.
         let outbound = limiter.wait_after(500, 1_000, false, now);
         assert_eq!(outbound, Duration::from_millis(1_000));
     }

@@ -42,7 +42,7 @@ const REQUESTS: [Command; 7] = [
     Command::GETCFCHECKPT,
 ];
 
-/// What the threads of connections report.
+/// An event from the thread of a connection.
 pub(super) enum Event {
     /// A connection is open.
     Connected(PeerId, Link),
@@ -76,7 +76,7 @@ pub(super) struct Answered {
     _until: Sender<()>,
 }
 
-/// What waits to be sent.
+/// Messages that wait to be sent.
 enum Waiting {
     /// A message, and the request that it answers, if it is an answer.
     Message(Outgoing, Option<Answered>),

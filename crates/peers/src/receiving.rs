@@ -26,7 +26,7 @@ pub(super) struct Receiving {
     received: Arc<Received>,
 }
 
-/// What has arrived over a connection.
+/// Bytes and messages that have arrived over a connection.
 pub(super) struct Received {
     all: Moved,
     block_bytes: AtomicU64,

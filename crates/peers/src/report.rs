@@ -1,4 +1,4 @@
-//! What each peer sent, for the progress line and the final report.
+//! Counts of each peer, for the progress line and the final report.
 
 use std::collections::BTreeMap;
 use std::fmt;

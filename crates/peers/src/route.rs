@@ -85,7 +85,7 @@ impl Routes {
     fn connect_through(&self, proxy: &Proxy, target: &Target) -> Result<TcpStream, Unreachable> {
         let opened = match proxy {
             Proxy::Host(host) => self.connect_to_any(host, |_| true),
-            // What is done with a connection is the same for both kinds of sockets.
+            // A connection is handled in the same way over both kinds of sockets.
             Proxy::Unix(path) => UnixStream::connect(path).map(|s| OwnedFd::from(s).into()),
         };
         let mut stream =

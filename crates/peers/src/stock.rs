@@ -1,4 +1,4 @@
-//! What all connections serve from, and the sending of the blocks that one of them requests.
+//! The stock of blocks that all connections serve from, and the sending of requested blocks.
 
 use std::io::{self, ErrorKind, IoSlice, Write as _};
 use std::net::TcpStream;
@@ -40,7 +40,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The most items of a `notfound` message.
 const NOT_FOUND_MAX: usize = 1000;
 
-/// What all connections serve from, with the limits that they share and what they have sent.
+/// The blocks that all connections serve from, their shared limits, and counts of sent data.
 pub(super) struct Stock {
     pub served: Served,
     /// Reads the filters of blocks, if they are served.

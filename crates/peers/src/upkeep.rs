@@ -14,7 +14,7 @@ use super::dialer::Dialer;
 /// A peer to drop, and why.
 pub(super) type Leaving = (PeerId, &'static str);
 
-/// What is remembered for the decisions.
+/// The memory of past decisions.
 #[derive(Default)]
 pub(super) struct Upkeep {
     candidates: Candidates,

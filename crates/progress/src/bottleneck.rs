@@ -1,11 +1,11 @@
-//! What limits the speed of the work.
+//! The bottleneck: the resource that limits the speed.
 
 use std::time::Duration;
 
 use super::outcome::ThreadStates;
 use apus_host::resources::{cpu_pressure, cpu_time};
 
-/// What would have to be faster for the work to end earlier.
+/// The resource that would have to be faster for the work to end earlier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bottleneck {
     /// The download from peers.
@@ -60,7 +60,7 @@ impl Bottleneck {
     }
 }
 
-/// What the system has counted so far.
+/// The system's counters so far.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Machine {
     /// Processor time of all threads of this process.

@@ -54,7 +54,7 @@ const STAGES: [(Stage, &str); 13] = [
     (Stage::Merge, "merge"),
 ];
 
-/// What the thread that connects blocks in order waits for.
+/// A reason for the thread that connects blocks in order to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// The reading and checking of the next block, and the look-up of its coins.

@@ -1,4 +1,4 @@
-//! What a run has done with each block, by height, for a picture of it. Nothing decides by these
+//! The work done on each block, by height, for a picture of a run. Nothing decides by these
 //! marks; threads set them without waiting for those who look.
 
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ const PAGE_HEIGHTS: usize = 1 << 16;
 /// The number of pages: heights up to 16,777,215 have marks, which is enough for 300 years.
 const PAGES: usize = 256;
 
-/// What a run has done with a block.
+/// The work done on a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
     /// Its outputs and spends were noted; they are matched later.

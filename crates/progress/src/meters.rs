@@ -1,4 +1,4 @@
-//! What the running work measures, for the server and the metrics.
+//! Meters of the running work, for the server and the metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -10,12 +10,12 @@ use super::clock::Clock;
 use super::marks::Marks;
 use super::outcome::ScriptCounts;
 
-/// What the running work measures; threads set it without waiting for readers. Counters only grow.
+/// Meters of the running work; threads set them without waiting for readers. Counters only grow.
 #[derive(Clone)]
 pub struct Meters {
     /// The time that each stage takes, and what threads wait for.
     pub clock: Arc<Clock>,
-    /// What was done with each block.
+    /// The work done on each block.
     pub marks: Arc<Marks>,
     /// How many inputs and signatures were checked.
     pub scripts: Arc<ScriptTally>,

@@ -96,7 +96,7 @@ impl ThreadStates {
     }
 }
 
-/// What pruning has done, in this run or before.
+/// The result of pruning, in this run or before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pruned {
     /// The lowest height from which all blocks up to the tip are stored.

@@ -1,4 +1,4 @@
-//! What the threads of this process wait for, as the system reports it.
+//! States of this process's threads, as the system reports them.
 //!
 //! Linux reports the state of each thread without measuring anything: `R` has a processor or waits
 //! for one, `S` waits for another thread or a peer, and `D` waits for the disk: a page of a mapped

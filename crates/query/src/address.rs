@@ -12,9 +12,9 @@ use super::source::Call;
 
 /// The characters of Bech32, in the order of their values (BIP173).
 const CHARACTERS: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
-/// What the checksum of Bech32 gives (BIP173).
+/// The constant of Bech32's checksum (BIP173).
 const BECH32: u32 = 1;
-/// What the checksum of Bech32m gives (BIP350).
+/// The constant of Bech32m's checksum (BIP350).
 const BECH32M: u32 = 0x2bc8_30a3;
 const GENERATOR: [u32; 5] = [0x3b6a_57b2, 0x2650_8e6d, 0x1ea1_19fa, 0x3d42_33dd, 0x2a14_62b3];
 const CHECKSUM_CHARS: usize = 6;
@@ -27,7 +27,7 @@ const BASE58_CHARS_MAX: usize = 137;
 /// The most bytes of a witness program (BIP141).
 const PROGRAM_BYTES_MAX: usize = 40;
 
-/// What an address stands for.
+/// The destination of an address.
 #[derive(PartialEq, Eq, Debug)]
 enum Destination {
     PubKeyHash([u8; 20]),

@@ -39,7 +39,7 @@ enum Rest {
     Indexed { total_unspendable_amount: Amount, block_info: BlockInfo },
 }
 
-/// What a block has changed.
+/// The changes by a block.
 #[derive(Serialize)]
 struct BlockInfo {
     prevout_spent: Amount,

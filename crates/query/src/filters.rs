@@ -25,7 +25,7 @@ const NAMES: [(&str, IndexKind); 4] = [
     ("basic block filter index", IndexKind::BlockFilterIndex),
 ];
 
-/// What is known of a block for which a filter is asked.
+/// A block whose filter is requested.
 pub struct Block {
     height: u32,
     /// Whether the block was connected once.

@@ -23,7 +23,7 @@ pub struct Method {
     pub category: &'static str,
     /// Its parameters, in order.
     pub args: &'static [Arg],
-    /// What it does.
+    /// Its description.
     pub description: &'static str,
     run: fn(&Call) -> Result<Json, RpcError>,
 }

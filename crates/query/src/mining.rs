@@ -91,7 +91,7 @@ struct MiningInfo {
     warnings: [String; 0],
 }
 
-/// What the next block must have.
+/// The required fields of the next block.
 #[derive(Serialize)]
 struct Next {
     height: u32,

@@ -1,4 +1,4 @@
-//! What the answers are made of: the view of a directory, and what is known of the run beside it.
+//! The source of answers: the view of a directory, and the state of the run beside it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -37,12 +37,12 @@ pub type VerifyBlocks = dyn Fn(u32, u8, &AtomicBool) -> Result<bool, SyncError> 
 /// Makes the file of the UTXO set at this height.
 pub type CreateSnapshot = dyn Fn(u32, &Path, &AtomicBool) -> Result<(), SyncError> + Send + Sync;
 
-/// What the answers are made of.
+/// The source of answers.
 pub struct Source {
     /// The view of the directory.
     pub(super) view: Arc<View>,
     pub(super) network: Network,
-    /// What can be asked of a directory at rest; `None` while a sync writes it.
+    /// Work that is possible on a directory at rest; `None` while a sync writes it.
     pub(super) at_rest: Option<AtRest>,
     /// The network's own directory.
     pub(super) directory: PathBuf,
@@ -139,7 +139,7 @@ impl Source {
 
 /// A call of a method.
 pub struct Call<'a> {
-    /// What the answer is made of.
+    /// The source of the answer.
     pub source: &'a Source,
     /// The parameters by position, which are of the method's types.
     pub params: &'a [Value],

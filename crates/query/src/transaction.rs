@@ -65,7 +65,7 @@ struct Output {
     script: ScriptPubKey,
 }
 
-/// What is known of the coins that a transaction spends.
+/// The coins that a transaction spends, where they are known.
 #[derive(Clone, Copy)]
 pub enum Spent<'a> {
     /// Nothing.

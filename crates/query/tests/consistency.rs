@@ -326,7 +326,7 @@ fn answers_during_a_reorganisation_are_of_one_chain() {
     assert_eq!(tip, Some(longer.tip().to_string()));
 }
 
-/// What is being pruned is there or not, and never half.
+/// A block that is being pruned is there or not, and never half.
 #[test]
 fn answers_during_a_prune_are_whole() {
     let spec = Spec { busy_bytes: 6_000, busy_blocks: 590, quiet_blocks: 110, ..Spec::small(41) };

@@ -25,7 +25,7 @@ pub struct Whitelist {
     pub refuses_others: bool,
 }
 
-/// What the header of a request says about who sent it.
+/// The sender by the header of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Identity {
     /// There is no header.

@@ -28,7 +28,7 @@ pub(crate) struct Connections {
     most: usize,
 }
 
-/// What others see of one connection.
+/// One connection, as others see it.
 #[derive(Default)]
 pub(crate) struct Connection {
     /// Number of requests that have come completely and are being answered.

@@ -1,4 +1,4 @@
-//! What the running process reports about itself: its progress, peers, tip and last words. The
+//! Reports of the running process about itself: its progress, peers, tip and last words. The
 //! threads that work write it and never wait for its readers.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ const LINES_MAX: usize = 200;
 /// The most characters of a line that are kept.
 const LINE_CHARS_MAX: usize = 1000;
 
-/// What does not change while the process runs.
+/// Facts that do not change while the process runs.
 #[derive(Clone, Debug)]
 pub struct About {
     pub network: Network,
@@ -70,7 +70,7 @@ impl About {
     }
 }
 
-/// What the running process reports about itself.
+/// Reports of the running process about itself.
 pub struct Live {
     about: About,
     began: Instant,

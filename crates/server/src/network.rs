@@ -77,7 +77,7 @@ pub(crate) fn getnettotals(call: &Call) -> Result<Json, RpcError> {
 
 /// Returns the state of the network.
 pub(crate) fn getnetworkinfo(call: &Call) -> Result<Json, RpcError> {
-    /// What waits to be announced, and may be.
+    /// Blocks that wait to be announced, and may be.
     #[derive(Default, Serialize)]
     struct Bucket {
         backlog: u32,

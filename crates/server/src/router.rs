@@ -50,7 +50,7 @@ const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"
 /// What a client needs to be allowed, as Core says it.
 const REALM: HeaderValue = HeaderValue::from_static("Basic realm=\"jsonrpc\"");
 
-/// What the answers are made from.
+/// The source of answers.
 pub(crate) struct App {
     pub rpc: Arc<Rpc>,
     allow: Vec<Subnet>,
@@ -70,7 +70,7 @@ pub(crate) struct Client {
     pub connection: Arc<Connection>,
 }
 
-/// What a browser shows if no password is given.
+/// The page that a browser shows without a password.
 const PASSWORD_WORDS: &str = "\
 A user and a password are needed: those in the file .cookie of the network's directory, on both
 sides of its colon, or those of rpcauth or rpcuser in bitcoin.conf.

@@ -22,7 +22,7 @@ type How<'a> = (&'a AtomicBool, &'a Waiting);
 
 /// All calls of this process.
 pub(crate) struct Rpc {
-    /// What calls are answered from.
+    /// The source of answers.
     pub state: ServerState,
     /// Who answers them.
     pub threads: Threads,

@@ -206,7 +206,7 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// What all connections need.
+/// The parts that all connections need.
 #[derive(Clone)]
 struct How {
     routes: Router,

@@ -1,4 +1,4 @@
-//! What calls are answered from.
+//! The source of answers to calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::live::Live;
 
-/// What calls are answered from.
+/// The source of answers to calls.
 pub(crate) struct ServerState {
-    /// What the process reports about itself.
+    /// Reports of the process about itself.
     pub live: Arc<Live>,
     /// The directory as of its last commit, for answers about blocks and coins.
     pub source: Source,
@@ -47,7 +47,7 @@ impl ServerState {
 
 /// A call of a method.
 pub(crate) struct Call<'a> {
-    /// What it is answered from.
+    /// The source of its answer.
     pub state: &'a ServerState,
     /// The parameters by position, which are of the method's types.
     pub params: &'a [Value],

@@ -20,7 +20,7 @@ const UNIT: usize = 1 << 10;
 const THREAD_TIME: Duration = Duration::from_secs(60);
 /// The longest time that a body or an answer waits for room.
 const ROOM_TIME: Duration = Duration::from_secs(30);
-/// What is added to the nice value of threads of long calls: the lowest priority (Linux alone has
+/// The increment of the nice value of threads of long calls: the lowest priority (Linux alone has
 /// one for each thread).
 #[cfg(target_os = "linux")]
 const NICE: i32 = 19;

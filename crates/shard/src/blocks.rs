@@ -38,7 +38,7 @@ struct Line {
     digests: Vec<[u8; 16]>,
 }
 
-/// What the threads that read need.
+/// The files and options of the threads that read.
 struct Files {
     objects: Objects,
     files: Vec<JobFile>,

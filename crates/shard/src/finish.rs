@@ -21,7 +21,7 @@ use super::matching::for_each_coin;
 use super::results::Results;
 use super::stage::Stage;
 
-/// What a job is to leave.
+/// The destination of a job.
 pub enum Destination<'a> {
     /// A data directory, which holds no coins yet. Blocks that it does not hold are copied there.
     DataDir(&'a Options),

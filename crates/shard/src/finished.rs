@@ -1,4 +1,4 @@
-//! What a job has come to.
+//! The result of a job.
 
 use apus_hash::Hash;
 use apus_progress::outcome::{Counts, Refusal};

@@ -31,7 +31,7 @@ const CHUNK_BYTES: usize = 8 << 20;
 /// Bytes of an encoded [`BlockPlace`].
 const PLACE_BYTES: usize = 16;
 
-/// What every task of a job must know, besides headers and places of blocks.
+/// The manifest of a job: all that its tasks must know besides headers and places of blocks.
 pub struct Manifest {
     /// The network, with its minimum work and the challenge of a signet.
     pub network: Network,
@@ -87,7 +87,7 @@ pub struct Counts {
 /// An opened job.
 pub struct Job {
     pub objects: Arc<Objects>,
-    /// What all tasks know.
+    /// The manifest.
     pub manifest: Manifest,
     /// Names the job in all its objects: the hash of manifest, headers and places.
     pub id: [u8; 32],

@@ -58,7 +58,7 @@ use apus_host::threads::Crew;
 use apus_node::error::SyncError;
 use apus_progress::{Phase, Progress, Watch};
 
-/// What to do with a task whose result is there.
+/// How to treat a task whose result is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Nothing.

@@ -18,7 +18,7 @@ use crate::objects::{Pack, PackWriter};
 /// Bytes of a part that are stored as one piece, if they are not one batch.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// What is remembered of a block that was read.
+/// The note on a block that was read.
 #[derive(Clone, Copy)]
 pub struct BlockNote {
     /// The number of its transactions.
@@ -27,13 +27,13 @@ pub struct BlockNote {
     pub digest: [u8; 16],
 }
 
-/// What a task that reads has found.
+/// The result of a task that reads.
 pub struct ReadNote {
     /// The height of the first block that cannot be right, below which the span ends.
     pub fault: Option<u32>,
     /// The counts of the blocks below that.
     pub read: ReadCounts,
-    /// What is to be remembered of each of them.
+    /// A note on each of them.
     pub blocks: Vec<BlockNote>,
 }
 
@@ -62,7 +62,7 @@ impl ReadNote {
     }
 }
 
-/// What a task that matches has found.
+/// The result of a task that matches.
 pub struct MatchNote {
     /// The height of the lowest block that the partition refuses. Its other results do not count
     /// then.

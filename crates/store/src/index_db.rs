@@ -47,7 +47,7 @@ pub struct BlockIndex {
     pub reindexing: bool,
 }
 
-/// What the block index holds, including what [`IndexDb::load`] refuses.
+/// The content of the block index, including entries that [`IndexDb::load`] refuses.
 #[derive(Clone, Debug, Default)]
 pub struct IndexSurvey {
     /// The entries of blocks and headers, ordered by hash.

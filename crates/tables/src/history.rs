@@ -54,7 +54,7 @@ pub struct HistoryAsked<'a> {
 /// The result of an export of a history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryExported {
-    /// What all exports have.
+    /// The counts of every export.
     pub exported: Exported,
     /// Number of scripts that were looked for.
     pub scripts: u64,

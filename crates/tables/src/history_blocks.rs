@@ -23,7 +23,7 @@ pub(super) struct HistoryBlocks {
     pub filters: u32,
 }
 
-/// What is known of a block before it is read.
+/// Whether a block has to be read.
 enum Asked {
     /// Its filter has none of the scripts.
     None,

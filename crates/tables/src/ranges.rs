@@ -50,7 +50,7 @@ pub struct Ranges<'a> {
     pub only: Option<u32>,
 }
 
-/// What was done with ranges.
+/// The work done on ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangesDone {
     /// Files that were written, or proved.
@@ -63,7 +63,7 @@ pub struct RangesDone {
     pub bytes: u64,
 }
 
-/// What a file holds.
+/// A note on the content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     table: String,

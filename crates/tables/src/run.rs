@@ -126,7 +126,7 @@ pub(super) struct Run<'a> {
     pub table: &'static Table,
     pub format: Format,
     pub forms: Forms,
-    /// What the file says about the table.
+    /// Facts about the table, for the file.
     pub facts: &'a [(&'static str, String)],
     pub source: &'a dyn Source,
     pub pool: &'a ThreadPool,

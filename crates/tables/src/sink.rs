@@ -9,7 +9,7 @@ use super::output::Output;
 pub(super) trait Sink: Sync {
     /// An encoded batch.
     type Piece: Send;
-    /// What pieces are written to, in order.
+    /// The writer of pieces, in order.
     type Writer: Send;
 
     /// Encodes a batch.

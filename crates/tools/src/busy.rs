@@ -1,4 +1,4 @@
-//! What another program does with a data directory that it has locked: who it is, how far it is,
+//! The program that has locked a data directory: who it is, how far it is,
 //! and where its page is. Everything is read from what is there: the lock, the list of processes,
 //! and the log.
 
@@ -20,7 +20,7 @@ const TIP: &str = "UpdateTip: ";
 /// How the first line of a run of bitcoind begins, before its version.
 const CORE: &str = "Bitcoin Core version ";
 
-/// What is known of the program that has locked a directory.
+/// The program that has locked a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Busy {
     /// The number of its process; `None` if the system does not tell.

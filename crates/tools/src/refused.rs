@@ -1,4 +1,4 @@
-//! What to do where the system refuses this process something.
+//! Remedies where the system refuses this process something.
 
 use std::fs;
 use std::io;

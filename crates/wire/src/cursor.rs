@@ -4,7 +4,7 @@
 pub struct ParseError {
     /// Byte offset of the error, from the start of the bytes that were parsed.
     pub offset: usize,
-    /// What is wrong at `offset`.
+    /// The fault at `offset`.
     pub what: &'static str,
 }
 

@@ -73,7 +73,7 @@ fn files_give_way_to_the_command_line() {
     let mut chosen = engine(&[&datadir]).to_options().unwrap();
     assert_eq!(chosen.take_sources(vec![]), [PathBuf::from("a"), PathBuf::from("b")]);
     assert_eq!(chosen.take_sources(vec!["c".into()]), [PathBuf::from("c")]);
-    // What a rebuild does not follow.
+    // Settings that a rebuild does not follow.
     assert_eq!(chosen.options.stop_at_height, None);
     chosen.take_stop_height(None).unwrap();
     assert_eq!(chosen.options.stop_at_height, Some(5));

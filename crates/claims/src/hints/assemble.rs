@@ -70,7 +70,7 @@ pub(super) struct HintedBlock<'a> {
 
 /// A source that says which outputs are unspent.
 pub(super) trait UnspentSource: Sync {
-    /// What the source holds in memory about a group of blocks.
+    /// A group of blocks in the source's memory.
     type Group: Send + Default;
 
     /// Loads the group at `index` of [`FileOrder::groups`] into `group`, whose content is replaced.

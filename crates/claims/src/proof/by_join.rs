@@ -116,7 +116,7 @@ fn released(node: Node) -> (DataDir, Options) {
     (node.close(), options)
 }
 
-/// What the blocks leave unspent, as the join has counted it.
+/// The coins that the blocks leave unspent, as the join counted them.
 struct Left {
     coins: Option<i64>,
     /// The sum of the coins in satoshi; `None` unless one join connected all blocks.

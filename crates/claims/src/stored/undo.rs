@@ -22,7 +22,7 @@ pub struct UndoSearch<'a> {
     pub watch: Watch<'a>,
 }
 
-/// What one thread has found, and its buffers.
+/// The findings of one thread, and its buffers.
 struct Reader<S> {
     found: S,
     block: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What a schedule tolerates: reports that come too late, blocks that no peer has, and blocks that
+//! Inputs that a schedule tolerates: late reports, blocks that no peer has, and blocks that
 //! are larger than expected.
 
 use std::collections::HashSet;

@@ -42,7 +42,7 @@ pub(super) fn mine(network: &Network, first: &Header, count: u32, seed: u32) -> 
     (0..count).map(next).collect()
 }
 
-/// What a peer sends unasked or instead of the right answer.
+/// A message that a peer sends unasked or instead of the right answer.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Habit {
     Honest,

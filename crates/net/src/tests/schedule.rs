@@ -368,7 +368,7 @@ fn a_peer_that_sends_nothing_is_dropped_if_others_send() {
     assert_eq!(schedule.tick(now), [(silent, Fault::Silent(since))]);
 }
 
-/// What looks like a block and is none keeps no peer from being silent, and shows no speed.
+/// A block that was not requested does not end a peer's silence, and shows no speed.
 #[test]
 fn useless_bytes_are_no_progress() {
     let (tree, _, mut schedule) = one_block(2);

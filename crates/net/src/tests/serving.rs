@@ -1,4 +1,4 @@
-//! What peers are served: headers by locator, blocks that they may know of, announcements.
+//! Serving peers: headers by locator, blocks that they may know of, announcements.
 
 use std::collections::BTreeSet;
 

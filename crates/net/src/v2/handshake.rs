@@ -45,9 +45,9 @@ pub struct Agreed {
     pub outbound: Outbound,
     /// Decrypts what the peer sends, once it has the peer's garbage.
     pub inbound: Inbound,
-    /// What we send between garbage and version packet.
+    /// Bytes that we send between garbage and version packet.
     pub our_terminator: [u8; TERMINATOR_BYTES],
-    /// What the peer sends between garbage and version packet.
+    /// Bytes that the peer sends between garbage and version packet.
     pub their_terminator: [u8; TERMINATOR_BYTES],
 }
 

@@ -142,7 +142,7 @@ struct Outputs {
     gone: Vec<bool>,
 }
 
-/// What an input finds among the outputs of its own block.
+/// The result of looking an input up among the outputs of its own block.
 enum SpentInside {
     /// The outpoint is of a transaction outside this block.
     Elsewhere,

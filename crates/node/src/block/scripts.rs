@@ -82,7 +82,7 @@ pub trait Inputs {
     fn shared(&self, index: usize) -> Option<&SharedTx>;
 }
 
-/// What the parts of a transaction share, so that a transaction of many inputs is prepared once.
+/// Data shared by the parts of a transaction, so that one of many inputs is prepared once.
 #[derive(Default)]
 pub struct SharedTx {
     prepared: Mutex<Option<Arc<PreparedTx>>>,

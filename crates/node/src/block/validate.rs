@@ -44,7 +44,7 @@ pub struct Validation {
     /// The index in [`Prepared::sources`] of each transaction's first input.
     first_source: Vec<u32>,
     chunks: Vec<Chunk>,
-    /// What the chunks of a transaction share, by its index.
+    /// Data shared by the chunks of a transaction, by its index.
     shared: BTreeMap<usize, SharedTx>,
     next_chunk: AtomicUsize,
     chunks_done: AtomicUsize,

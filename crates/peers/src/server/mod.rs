@@ -55,7 +55,7 @@ pub struct ServeOptions {
     pub lan: bool,
 }
 
-/// What was served.
+/// Counts of the served data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServeReport {
     /// Number of connections that were accepted.

@@ -31,7 +31,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// The time limit for the handshake of the transport.
 const OPENING_TIME: Duration = Duration::from_secs(60);
 
-/// What all connections have in common.
+/// Data shared by all connections.
 pub(super) struct Common {
     pub stock: Stock,
     pub budget: Arc<Budget>,
@@ -55,9 +55,9 @@ pub(super) struct Inbound {
     until: AtomicU64,
     /// The quickest answer to a ping in nanoseconds, `u64::MAX` before the first.
     min_ping: AtomicU64,
-    /// What has arrived, as messages.
+    /// Bytes of the messages that have arrived.
     received: Moved,
-    /// What the peer said about itself, once the handshake is complete.
+    /// The peer's version message, once the handshake is complete.
     them: OnceLock<Themselves>,
     /// The transport, once it is agreed on.
     transport: OnceLock<Transport>,

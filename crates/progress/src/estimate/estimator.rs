@@ -54,7 +54,7 @@ pub struct Estimator {
     /// The second and the work done when the paces were last fed.
     fed: (f64, f64),
     quiet: Quiet,
-    /// What was seen in the last minute of the phase.
+    /// Observations of the last minute of the phase.
     samples: VecDeque<Sample>,
     /// The second of the last report.
     now: f64,
@@ -76,12 +76,12 @@ struct Quiet {
     waited: Duration,
 }
 
-/// What a run has shown, for its report.
+/// Observations of a run, for its report.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Ran {
     /// The time that the work was expected to take when its stages became known.
     pub expected: Option<Left>,
-    /// What held the run up most, and for how long.
+    /// The bottleneck of most of the run, and for how long.
     pub bottleneck: Option<(Bottleneck, Duration)>,
     /// The time until the tip was reached, for a run that then waited for new blocks.
     pub to_tip: Option<Duration>,

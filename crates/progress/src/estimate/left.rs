@@ -26,7 +26,7 @@ pub struct Estimate {
     pub left: Option<Left>,
     /// The time since anything came from peers, while all work waits for them.
     pub waiting: Option<Duration>,
-    /// What limits the speed, over the last minute; `None` if too little was seen.
+    /// The bottleneck of the last minute; `None` if too little was seen.
     pub bottleneck: Option<Bottleneck>,
     /// Bytes a second from peers, over the last minute; `None` if none have come.
     pub download: Option<f64>,

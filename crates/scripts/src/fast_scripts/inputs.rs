@@ -13,7 +13,7 @@ pub enum FastVerdict {
 
 /// The most work that may be for nothing, in bytes that are hashed: a millisecond.
 const CREDIT_MAX: i64 = 2 << 20;
-/// What each input adds to the credit: a small part of the work of Core's engine on the smallest
+/// The credit that each input adds: a small part of the work of Core's engine on the smallest
 /// one.
 const INPUT_CREDIT: i64 = 256;
 /// The work of verifying a signature or commitment, in bytes that are hashed in the same time.

@@ -29,14 +29,14 @@ pub struct FastScripts {
     /// Checks that are not in the batch yet, since their messages may not be hashed.
     held: HeldChecks,
     batch: Batch,
-    /// What each verdict of the batch refers to.
+    /// The subject of each verdict of the batch.
     places: Vec<CheckSubject>,
     multisigs: Vec<Multisig>,
     inputs: Inputs,
     signatures: u64,
 }
 
-/// What a verdict refers to.
+/// The subject of a verdict.
 #[derive(Clone, Copy)]
 enum CheckSubject {
     /// An input, which is valid only if all its checks hold.

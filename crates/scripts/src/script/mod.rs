@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 
 use crate::sighash::Message;
 
-/// What must hold for a spend to be valid. P2WPKH and P2PKH have two checks: the hash of the key,
+/// The conditions of a valid spend. P2WPKH and P2PKH have two checks: the hash of the key,
 /// and the signature.
 pub type Checks<'a> = SmallVec<[Check<'a>; 2]>;
 

@@ -14,7 +14,7 @@ pub struct TxSighash<'a> {
     pub(super) prevouts: &'a [Prevout<'a>],
     shared: Option<SharedHashes>,
     spent: Option<Spent>,
-    /// What other threads may have hashed already.
+    /// Hashes that other threads may have computed already.
     common: Option<&'a TxHashes>,
     spares_core: bool,
     /// The input for which the hash of its output was computed last, and the hash.
@@ -37,7 +37,7 @@ pub(super) struct Spent {
     pub scripts: [u8; 32],
 }
 
-/// What a signature in a Taproot input signs besides the transaction.
+/// The data that a signature in a Taproot input signs besides the transaction.
 #[derive(Clone, Copy, Default)]
 pub struct TaprootExtra {
     /// SHA-256 of the annex, as [`annex_hash`] computes it.

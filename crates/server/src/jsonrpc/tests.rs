@@ -30,7 +30,7 @@ fn ask(body: &str) -> (u16, String) {
     (status, body.map_or_else(String::new, |body| String::from_utf8(body).unwrap()))
 }
 
-/// What bitcoind v31 answers; the judge tests ask it the same.
+/// The replies are bitcoind v31's; the judge tests ask it the same.
 #[test]
 fn each_version_has_its_replies_and_statuses() {
     for (body, status, reply) in [

@@ -8,7 +8,7 @@ const COLUMNS: usize = 400;
 /// A block of the best chain of headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// What is known of it.
+    /// Its kind.
     pub kind: BlockKind,
     /// The time in its header.
     pub time: u32,

@@ -130,7 +130,7 @@ impl Viewer {
     }
 }
 
-/// What has changed between two pages.
+/// The changes between two pages.
 #[derive(Serialize, PartialEq, Debug, Default)]
 struct Update<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -38,7 +38,7 @@ pub struct Gatherer {
     view: Arc<View>,
     /// Whether the run was asked to stop.
     stop: Arc<AtomicBool>,
-    /// What is looked at less often.
+    /// Figures that are read less often.
     kept: Mutex<Kept>,
 }
 

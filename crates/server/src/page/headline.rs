@@ -13,7 +13,7 @@ pub struct Headline {
     label: String,
     /// The words, as text.
     words: String,
-    /// What stands beside them, as text; empty for nothing.
+    /// The text beside them; empty for none.
     beside: String,
     /// The lines below, as HTML.
     below: String,
@@ -147,7 +147,7 @@ impl Headline {
 
 /// A stall that takes this long needs help.
 const HELP_AFTER: Duration = Duration::from_secs(30);
-/// What to do about missing peers.
+/// Advice on missing peers.
 const STALL_HELP: &str = "<div class=\"alarm\" role=\"alert\"><p>No peer sends blocks. Apus keeps \
      looking, and carries on by itself.</p><ul><li>Is this machine online, and can it reach \
      other nodes?</li><li>If a proxy or Tor is set: is it running?</li><li>A node that you know \

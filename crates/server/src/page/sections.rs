@@ -32,7 +32,7 @@ pub struct Sections {
     pub title: String,
     /// The stage, by which styles and the script tell the end of a run.
     pub stage: &'static str,
-    /// What a screen reader is told, from time to time.
+    /// The text for screen readers, from time to time.
     pub said: String,
     /// The HTML of each of [`PARTS`].
     pub parts: [String; PARTS.len()],

@@ -1,4 +1,4 @@
-//! What the page shows at one moment: plain data, made by `gather` and shown by `sections`.
+//! The page at one moment: plain data, made by `gather` and shown by `sections`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct PageState {
     pub now: i64,
     /// When the program started.
     pub started: i64,
-    /// What the program does, in the large.
+    /// The stage of the program.
     pub stage: Stage,
     /// The present phase of the work; `None` before the first one.
     pub phase: Option<Phase>,
@@ -27,7 +27,7 @@ pub struct PageState {
     pub run: Run,
     /// How fast it is.
     pub speed: Speed,
-    /// What limits the speed now, if enough was seen to tell.
+    /// The present bottleneck, if enough was seen to tell.
     pub bottleneck: Option<Bottleneck>,
     /// The last connected block.
     pub tip: Tip,
@@ -55,7 +55,7 @@ pub struct PageState {
     pub prune: Option<u64>,
 }
 
-/// What the program does, in the large.
+/// The stage of the program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Stage {
     /// Opening the directory; nothing is known yet.
@@ -140,7 +140,7 @@ pub struct Tip {
     pub time: i64,
 }
 
-/// What is known of a block.
+/// The kind of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockKind {
     /// This run has checked every rule, scripts included.

@@ -11,7 +11,7 @@ use super::http::{Answer, Client, Reply, Request, hex};
 use super::rest_calls::requests;
 use super::worlds::World;
 
-/// What bitcoind has answered.
+/// Requests and bitcoind's replies.
 type Recorded = Vec<(Request, Reply)>;
 
 /// Asks a running bitcoind everything.

@@ -1,4 +1,4 @@
-//! What the formats share: the limits of a block, the checks of its indices, and its place in a
+//! Shared by the formats: the limits of a block, the checks of its indices, and its place in a
 //! file of consecutive blocks.
 
 use super::error::HintsError;

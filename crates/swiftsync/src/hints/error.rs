@@ -5,7 +5,7 @@
 pub struct HintsError {
     /// The block whose hints are wrong; `None` if the whole file is.
     pub height: Option<u32>,
-    /// What is wrong, in words for the user.
+    /// The fault, in words for the user.
     pub what: String,
 }
 

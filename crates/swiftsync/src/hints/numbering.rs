@@ -14,7 +14,7 @@ pub enum Numbering {
     All,
 }
 
-/// What becomes of an output when its block is connected.
+/// The fate of an output when its block is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFate {
     /// It becomes a coin.
@@ -31,7 +31,7 @@ pub enum OutputFate {
 pub struct OutputNumber {
     /// The index; `None` if the numbering skips the output.
     pub index: Option<u32>,
-    /// What becomes of the output.
+    /// The fate of the output.
     pub fate: OutputFate,
 }
 

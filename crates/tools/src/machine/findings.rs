@@ -1,4 +1,4 @@
-//! What makes a sync slow or unsafe on a machine, each with a remedy.
+//! Findings on a machine that make a sync slow or unsafe, each with a remedy.
 
 use apus_node::options::Options;
 use apus_progress::words::{size, speed, thousands};
@@ -51,11 +51,11 @@ impl Level {
 pub struct Finding {
     /// How good or bad it is.
     pub level: Level,
-    /// What it is about, in one or two words.
+    /// Its subject, in one or two words.
     pub about: &'static str,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do about it; empty if it is good.
+    /// The remedy; empty if all is well.
     pub remedy: &'static str,
 }
 

@@ -34,7 +34,7 @@ const CLOCK_KEEPERS: [&str; 6] = [
     "/dev/ptp0",
 ];
 
-/// What a data directory holds.
+/// The content of a data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HeldDirectory {
     /// The directory can be read.
@@ -47,7 +47,7 @@ pub enum HeldDirectory {
         pruned: bool,
         /// Whether it holds blocks besides genesis.
         has_blocks: bool,
-        /// What `apus sync --reconsider` is needed for, if it is.
+        /// The reason for `apus sync --reconsider`, if there is one.
         doubtful: Option<Doubtful>,
     },
     /// It holds block files, but no UTXO set.
@@ -136,7 +136,7 @@ fn with_remedy(error: &SyncError) -> String {
 pub struct Known {
     /// The directory.
     pub place: NodeDirectory,
-    /// What it holds.
+    /// Its content.
     pub held: HeldDirectory,
 }
 
@@ -145,9 +145,9 @@ pub struct Known {
 pub struct Memory {
     /// All memory.
     pub total: u64,
-    /// What a sync may use: what is available without swapping, or the limit of the control group.
+    /// Bytes that a sync may use: available without swapping, or the limit of the control group.
     pub available: u64,
-    /// What a sync uses of it for cached coins, unless the user says otherwise.
+    /// Bytes of it for cached coins, unless the user says otherwise.
     pub cache: u64,
     pub swap: u64,
     /// Swap that is not used.

@@ -1,4 +1,4 @@
-//! What this machine is, as far as it matters to a sync: processor, memory, disks, and the nodes
+//! This machine, as far as it matters to a sync: processor, memory, disks, and the nodes
 //! that are there already. Nothing is changed, and directories of nodes are only looked at.
 //!
 //! | module | contents |

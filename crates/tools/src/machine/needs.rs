@@ -37,7 +37,7 @@ impl Space {
     }
 }
 
-/// What a sync of mainnet takes, from one height to the present tip.
+/// The needs of a sync of mainnet, from one height to the present tip.
 #[derive(Clone, Debug)]
 pub struct Needs {
     /// The height of the present tip, by the clock.
@@ -46,9 +46,9 @@ pub struct Needs {
     first: u32,
     /// Bytes of the blocks whose scripts are checked.
     script_bytes: u64,
-    /// What the blocks leave on the disk.
+    /// The disk space of the blocks and their data.
     pub space: Space,
-    /// What the blocks of a year leave.
+    /// The disk space of a year's blocks and their data.
     pub a_year: Space,
 }
 

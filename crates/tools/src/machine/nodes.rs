@@ -45,7 +45,7 @@ pub struct Running {
 /// The data directory of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeDirectory {
-    /// What usually has its directory at this path.
+    /// The program that usually has its directory at this path.
     pub of: &'static str,
     /// The directory.
     pub path: PathBuf,

@@ -1,4 +1,4 @@
-//! What to do on a machine: the command that leaves a synced data directory for bitcoind.
+//! The plan for a machine: the command that leaves a synced data directory for bitcoind.
 
 use std::path::{Path, PathBuf};
 
@@ -20,10 +20,10 @@ const NEARLY: u32 = 288;
 /// The speed that the estimated time of a download assumes, in bytes a second.
 const DOWNLOAD: f64 = 10e6;
 
-/// What to do on a machine, in sentences without a full stop.
+/// The plan for a machine, in sentences without a full stop.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct MachinePlan {
-    /// What would be done.
+    /// The work.
     pub what: String,
     /// The space that it needs; empty if that is not known.
     pub needs: String,
@@ -55,7 +55,7 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     }
     let datadir = chosen.datadir.display().to_string();
     if look.held() == Some(&HeldDirectory::Blocks) {
-        // What the chain is, and whether it was pruned, is not known before.
+        // The chain is not known before, nor whether it was pruned.
         chosen.prunes = false;
         return MachinePlan {
             what: format!(
@@ -214,7 +214,7 @@ fn command(
     if has_bitcoind {
         line += &format!(" --then {}", shell_word(&of("bitcoind")));
     }
-    // What another user's directory gets must be that user's, or bitcoind cannot write it.
+    // New files in another user's directory must be that user's, or bitcoind cannot write them.
     if let Some(owner) = owner(look, chosen) {
         line = format!("sudo -u '#{owner}' {line}");
     } else if chosen.is_made_by_root {

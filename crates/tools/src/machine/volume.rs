@@ -52,7 +52,7 @@ fn unescaped(text: &str) -> String {
     escapes.iter().fold(text.to_string(), |text, (escape, char)| text.replace(escape, char))
 }
 
-/// What a file system is on.
+/// The medium of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Medium {
     /// A disk without moving parts.
@@ -103,7 +103,7 @@ pub struct Volume {
     pub path: PathBuf,
     /// The mounted file system; `None` if the system does not report it.
     pub mount: Option<Mount>,
-    /// What it is on.
+    /// Its medium.
     pub medium: Medium,
     /// Free bytes that this user may use.
     pub free: u64,

@@ -33,7 +33,7 @@ struct World {
     weather: Box<dyn Fn(f64) -> Weather>,
 }
 
-/// What was told at one moment.
+/// The estimate at one moment.
 #[derive(Clone, Debug)]
 struct Told {
     at: f64,

@@ -336,7 +336,7 @@ impl Spend {
         Self { spent: spent.collect(), tx }
     }
 
-    /// What each input puts on the stack.
+    /// The elements that each input puts on the stack.
     fn elements(&self, inputs: &[Input], commits: &[Option<Commitment>]) -> Vec<Vec<Vec<u8>>> {
         self.with_messages(|messages| {
             let element = |messages: &mut TxSighash, at: usize, item: &Item| match item {
