@@ -24,19 +24,21 @@ const CONNECTIONS: usize = 400;
 const CONNECTIONS_ALL: usize = 600;
 /// The floods of a peer that are waited for.
 const FLOODS: usize = 4;
+/// The floods of a connection. Without a limit, a slow machine would get more of them.
+const FLOODS_MAX: usize = 8;
 /// Time from one byte of a peer that sends them one by one to the next.
 const DRIP_EVERY: Duration = Duration::from_millis(100);
 /// Memory that all floods together may take beyond a sync without them.
 const MEMORY_MAX: u64 = 96 << 20;
 
-/// A peer without blocks that sends these messages again and again, `n` for each message of
+/// A peer without blocks that sends these messages again and again, `times` for each message of
 /// ours.
 struct Flooding {
     honest: Honest,
     messages: Vec<Outgoing>,
     times: usize,
     floods: usize,
-    /// Opens after `n` floods, or at the end of the connection.
+    /// Opens after [`FLOODS`], or at the end of the connection.
     done: Gate,
 }
 
@@ -47,7 +49,7 @@ impl Answers for Flooding {
             self.done.open();
         }
         self.honest.answer(message, out)?;
-        if !matches!(message, Message::Version(_)) {
+        if !matches!(message, Message::Version(_)) && self.floods < FLOODS_MAX {
             self.floods += 1;
             (0..self.times).for_each(|_| out.extend_from_slice(&self.messages));
         }
