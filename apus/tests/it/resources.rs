@@ -8,13 +8,13 @@ use std::time::Duration;
 use apus_node as node;
 use apus_progress::Watch;
 use apus_sync as sync;
-use apus_testchain::{Mix, Spec};
 use apus_wire::Chain;
 
+use crate::full_disk::wide;
 use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stderr};
-use crate::support::{Place, data, regtest_chain, with_genesis};
+use crate::support::{Place, data, regtest_chain};
 
 /// Bitcoin Core's random generator would spend 100 ms on a seed that no command needs.
 #[test]
@@ -65,20 +65,20 @@ fn where_memory_is_short_the_coins_are_the_same() {
     assert_ends(&output, 0, &[]);
 }
 
-/// The disk has room for the first 16 MiB of 25 MB of blocks.
+/// The disk has room for the first 16 MiB of 70 MB of blocks.
 #[test]
 fn a_disk_that_will_be_too_small_is_reported_at_the_start() {
-    let spec = Spec { busy_bytes: 500_000, mix: Mix::mainnet(), ..Spec::small(41) };
     let place = Place::new(Chain::Regtest);
-    let blocks = place.write("blocks", &with_genesis(&apus_testchain::Chain::new(spec)));
+    let blocks = place.write("blocks", &wide(70, 0));
     let script = "
         mkdir disk; mount -t tmpfs -o size=70m none disk
         $apus sync --regtest --datadir disk --from $blocks && exit 9
         od -A n -t x1 -v disk/regtest/blocks/blk00000.dat | tail -n +20 | grep -q '[1-9a-f]' \
             && exit 8
-        mount -o remount,size=120m disk
+        mount -o remount,size=260m disk
         $apus sync --regtest --datadir disk --from $blocks
-        mount -o remount,size=83m disk
+        used=$(du --summarize --block-size=1M disk | cut -f 1)
+        mount -o remount,size=$((used + 55))m disk
         $apus sync --regtest --datadir disk --from $blocks";
     let Some(output) = run_with_mounts(place.root(), &[("blocks", &blocks)], script) else {
         return;
