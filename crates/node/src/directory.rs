@@ -26,7 +26,10 @@ pub fn open_directory(
         blocks_dir: options.blocks_dir.clone(),
         // Readers report missing blocks themselves, and what each is needed for.
         prune: read_only || options.prune.is_some(),
-        files: BlockFilesOptions { fast_prune: options.fast_prune },
+        files: BlockFilesOptions {
+            fast_prune: options.fast_prune,
+            small_steps: options.small_steps,
+        },
         may_lack_files: options.may_lack_files,
         read_only,
         ..DataDirOptions::default()

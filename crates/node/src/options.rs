@@ -93,6 +93,8 @@ pub struct Options {
     pub prune: Option<Prune>,
     /// Whether block files are small, for tests (Core's `-fastprune`).
     pub fast_prune: bool,
+    /// Whether block files reserve little space, for tests.
+    pub small_steps: bool,
 }
 
 /// How scripts are checked.
@@ -275,6 +277,7 @@ impl Options {
             peerblockfilters: false,
             prune: None,
             fast_prune: false,
+            small_steps: false,
         }
     }
 

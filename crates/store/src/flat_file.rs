@@ -36,6 +36,8 @@ pub struct BlockFilesOptions {
     /// Whether files have 64 KiB and are reserved in steps of 16 KiB, for tests (Core's
     /// `-fastprune`).
     pub fast_prune: bool,
+    /// Whether space is reserved in steps of 16 KiB all the same, for tests in memory.
+    pub small_steps: bool,
 }
 
 impl BlockFilesOptions {
@@ -44,7 +46,7 @@ impl BlockFilesOptions {
     }
 
     pub(super) fn chunk_size(self) -> u32 {
-        if self.fast_prune { 0x4000 } else { BLOCKFILE_CHUNK_SIZE }
+        if self.fast_prune || self.small_steps { 0x4000 } else { BLOCKFILE_CHUNK_SIZE }
     }
 }
 

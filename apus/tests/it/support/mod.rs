@@ -121,6 +121,7 @@ impl Place {
             options.scripts = scripts_by(ScriptEngine::Fast);
         }
         options.threads = 2;
+        options.small_steps = true;
         options.allow_delete_blocks = true;
         options
     }

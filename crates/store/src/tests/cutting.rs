@@ -14,7 +14,7 @@ const RECORD_BYTES: u32 = 500;
 /// Creates files of three blocks each, eleven in total; those below the height `with_undo` have
 /// undo data.
 fn files_of(dir: &Path, with_undo: u32) -> (BlockFiles, Vec<IndexEntry>) {
-    let options = BlockFilesOptions { fast_prune: true };
+    let options = BlockFilesOptions { fast_prune: true, ..Default::default() };
     let key = Obfuscation::new([0xa0, 1, 2, 3, 4, 5, 6, 7]);
     let files = BlockFiles::new(&Disk::new(), dir, mainnet().magic, key, vec![], options);
     let mut entries = Vec::new();

@@ -9,7 +9,7 @@ use super::*;
 const MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
 
 fn open(dir: &Path, key: Obfuscation, infos: Vec<FileInfo>, fast_prune: bool) -> BlockFiles {
-    let options = BlockFilesOptions { fast_prune };
+    let options = BlockFilesOptions { fast_prune, ..Default::default() };
     BlockFiles::new(&Disk::new(), dir, MAGIC, key, infos, options)
 }
 

@@ -86,7 +86,7 @@ fn made_by_us(
     with_undo: bool,
 ) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let layout = BlockFilesOptions { fast_prune: true };
+    let layout = BlockFilesOptions { fast_prune: true, ..Default::default() };
     let options = DataDirOptions { files: layout, ..DataDirOptions::default() };
     let (data, db, none, files) = open_with(dir.path(), options);
     assert!(none.is_empty());

@@ -12,7 +12,7 @@ use super::*;
 const KEY: [u8; 8] = [0xa0, 1, 2, 3, 4, 5, 6, 7];
 
 fn open(dir: &Path, infos: Vec<FileInfo>) -> BlockFiles {
-    let options = BlockFilesOptions { fast_prune: true };
+    let options = BlockFilesOptions { fast_prune: true, ..Default::default() };
     let key = Obfuscation::new(KEY);
     BlockFiles::new(&Disk::new(), dir, mainnet().magic, key, infos, options)
 }

@@ -31,7 +31,7 @@ pub(super) fn undo_of(height: usize) -> Vec<u8> {
 }
 
 pub(super) fn options() -> DataDirOptions {
-    let files = BlockFilesOptions { fast_prune: true };
+    let files = BlockFilesOptions { fast_prune: true, ..Default::default() };
     DataDirOptions { files, ..DataDirOptions::default() }
 }
 

@@ -224,7 +224,7 @@ fn undo_data_of_a_directory_that_core_made() {
 fn undo_data_of_files_that_we_wrote() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("xor.dat"), key().key()).unwrap();
-    let options = BlockFilesOptions { fast_prune: true };
+    let options = BlockFilesOptions { fast_prune: true, ..Default::default() };
     let files = BlockFiles::new(&Disk::new(), dir.path(), MAGIC, key(), vec![], options);
     let blocks: Vec<Vec<u8>> = (0..40).map(|i| fake_block(i, prev(i), 9_000)).collect();
     let mut entries = Vec::new();
