@@ -10,7 +10,7 @@ use crate::join::Wanted;
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{Result, chain, curve, inputs, join, kernels, trials, world};
+use crate::{Result, chain, curve, inputs, join, kernels, parallel, trials, world};
 
 /// Measure Apus and the programs that it is compared with; print tables in Markdown.
 #[derive(Parser)]
@@ -86,6 +86,12 @@ enum Command {
         /// Bitcoin Core's program to compare with
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
+    },
+    /// A program, and for how long how many of its threads run, and which alone
+    Parallel {
+        /// The program and its arguments, after --
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
     },
     /// Simulated peers in virtual time: the share of what they can send that arrives
     World {
@@ -241,6 +247,11 @@ fn run(cli: Cli) -> Result<()> {
         }
         Command::Curve(args) => common.curve(args),
         Command::Scripts { size, bitcoind } => common.scripts(size, bitcoind),
+        Command::Parallel { command } => {
+            let mut program = std::process::Command::new(&command[0]);
+            program.args(&command[1..]);
+            common.finish(parallel::run(program)?)
+        }
         Command::World { random } => common.finish(world::run(random)?),
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;

@@ -19,6 +19,9 @@ pub mod join;
 /// Every script: whole runs, and the cost of an input.
 pub mod inputs;
 
+/// How many threads of a program run at a time.
+pub mod parallel;
+
 /// Simulated peers, and the share of what they can send that arrives.
 pub mod world;
 

@@ -14,7 +14,7 @@ use super::shards::{CacheSizes, Locked, SHARDS, Shards};
 /// `CCoinsViewCache`). The cache never reads the tables itself: for a coin that it does not hold it
 /// returns [`Lookup::Unknown`].
 ///
-/// Each method may be called from several threads at once. A batch takes the lock of each of its
+/// Each method may be called from several threads at once, except where it says otherwise. A batch takes the lock of each of its
 /// shards once; items of a batch that have the same outpoint are processed in the order given.
 pub struct CoinsCache {
     pub(super) hasher: OutPointHasher,

@@ -60,10 +60,11 @@ impl CoinsCache {
     /// Spends the coins of a block that are in this section, adds those that it creates there, and
     /// returns the spent ones, for [`SortedCoins::merge`]. `read` returns from the tables the coins
     /// that the cache does not know. Returns `None` if a coin to be spent is missing, or one to be
-    /// created exists already; the section is then as before.
+    /// created exists already; the section is then as before, but for a coin that the coinbase
+    /// replaced. One thread at a time works on a section, and takes the blocks in order.
     ///
     /// # Errors
-    /// `read` fails. The section may then hold a part of the block.
+    /// `read` fails; the section is then as before.
     pub fn connect_section<E>(
         &self,
         section: usize,
@@ -131,7 +132,14 @@ impl CoinsCache {
         // These were written and dropped since a worker looked them up.
         let outpoints: Vec<OutPoint> =
             unknown.iter().map(|(.., member)| *outpoint(member)).collect();
-        for ((at, shard, member), found) in unknown.into_iter().zip(read(&outpoints)?) {
+        let found = match read(&outpoints) {
+            Ok(found) => found,
+            Err(error) => {
+                self.restore_section(section, block, coins.into_iter());
+                return Err(error);
+            }
+        };
+        for ((at, shard, member), found) in unknown.into_iter().zip(found) {
             let mut shard = self.lock(shard);
             // The cache may know the coin by now: the block may spend the outpoint twice, or a
             // worker may have filled it in.
@@ -200,6 +208,8 @@ impl CoinsCache {
         }
     }
 }
+
+const _: () = assert!(SHARDS.is_multiple_of(SECTIONS), "each shard is in one section");
 
 /// Returns the shards of a section.
 fn shards(section: usize) -> Range<usize> {

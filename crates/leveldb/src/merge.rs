@@ -18,6 +18,8 @@ const FEW_BYTES_SHARE: u64 = 8;
 
 /// Approximate number of tables in each part of a merge; threads merge the parts in parallel.
 const PART_TABLES: u64 = 3;
+/// The least number of bytes in a part of a small merge, which has a part for each thread.
+const PART_BYTES_MIN: u64 = 4 << 20;
 
 impl Db {
     /// Returns whether a merge is due, which [`Db::merge`] would do.
@@ -132,7 +134,9 @@ fn merge_runs(
     // Without older runs below, deletions need not be kept.
     let forget = below.is_empty();
     let bytes: u64 = runs.iter().map(SortedRun::bytes).sum();
+    let threads = rayon::current_num_threads() as u64;
     let parts = bytes / (PART_TABLES * inner.options.table_bytes_max).max(1) + 1;
+    let parts = parts.max(threads.min(bytes / PART_BYTES_MIN));
     let cuts = split(runs, usize::try_from(parts).unwrap_or(usize::MAX))?;
     let output = Output::new(inner, Caching::PageCache);
     let share = Share::new(cuts.len() as u64 + 1, watch.report);

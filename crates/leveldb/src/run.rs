@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apus_disk::{Caching, File, Result, StoreError};
+use rayon::prelude::*;
 
 use super::format::{SEQUENCE_MAX, table_path};
 use super::inner::{Inner, TableChange};
@@ -269,11 +270,13 @@ impl Output {
     /// # Errors
     /// The disk fails, or failed in an earlier sync of one of the tables.
     pub(super) fn sync(&self) -> Result<()> {
-        loop {
-            let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(file) = unsynced.pop_front() else { break };
-            drop(unsynced);
-            self.sync_file(&file)?;
+        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = std::mem::take(&mut *unsynced);
+        drop(unsynced);
+        if rayon::current_thread_index().is_some() {
+            files.into_par_iter().try_for_each(|file| self.sync_file(&file))?;
+        } else {
+            files.into_iter().try_for_each(|file| self.sync_file(&file))?;
         }
         if self.lost.load(Ordering::Acquire) {
             let what = "an earlier sync of a table of this run failed";

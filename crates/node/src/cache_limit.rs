@@ -24,6 +24,9 @@ const CLEAN_PERCENT_MIN: usize = 5;
 /// drop.
 const KEPT_PERCENT: usize = 20;
 
+/// Bytes of the cache for a coin, but for those of a long script.
+pub const CACHED_COIN_BYTES: usize = 106;
+
 /// The memory for the coins cache and for blocks in progress.
 pub struct CacheLimit {
     /// The memory while the system has enough.
@@ -43,9 +46,10 @@ impl CacheLimit {
         self.share.squeezed(&self.squeeze)
     }
 
-    /// Returns whether the cache has more bytes than it may have now.
-    pub fn is_over(&self, cache: &CoinsCache) -> bool {
-        cache.sizes().bytes > self.bytes_max()
+    /// Returns whether the cache will have more bytes than it may have now once as many coins as
+    /// `coming` are added.
+    pub fn is_over(&self, cache: &CoinsCache, coming: usize) -> bool {
+        cache.sizes().bytes + coming * CACHED_COIN_BYTES > self.bytes_max()
     }
 
     /// Returns whether the cache is nearly full, and so much of it has changed that a commit is

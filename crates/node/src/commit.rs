@@ -252,13 +252,13 @@ impl Ledger {
                 || self.pruning.waits_for_commit)
     }
 
-    /// Returns about how many bytes of tables the uncommitted coins will need on the disk of the
-    /// blocks; 0 if the tables are on another disk.
-    pub fn room_for_coins(&self, cache: &CoinsCache) -> u64 {
+    /// Returns about how many bytes of tables the uncommitted coins, and as many as `coming`, will
+    /// need on the disk of the blocks; 0 if the tables are on another disk.
+    pub fn room_for_coins(&self, cache: &CoinsCache, coming: usize) -> u64 {
         let committing =
             self.commits.being_written.as_ref().map_or(0, |committing| committing.changed);
         if self.writes.one_disk {
-            (cache.sizes().changed + committing) as u64 * COIN_BYTES
+            (cache.sizes().changed + committing + coming) as u64 * COIN_BYTES
         } else {
             0
         }
@@ -269,19 +269,21 @@ impl Ledger {
         self.commits.being_written.is_some()
     }
 
-    /// Drops clean coins if the cache is full. Returns whether there is space for another block; if
-    /// not, the commit that is being written must end first.
-    pub fn make_room(&self, cache: &CoinsCache) -> bool {
-        if !self.limit.is_over(cache) {
+    /// Drops clean coins if the cache is full, or will be with as many coins as `coming`. Returns
+    /// whether there is space for another block; if not, the commit that is being written must end
+    /// first.
+    pub fn make_room(&self, cache: &CoinsCache, coming: usize) -> bool {
+        if !self.limit.is_over(cache, coming) {
             return true;
         }
         self.limit.shrink(cache);
-        !self.is_full(cache)
+        !self.is_full(cache, coming)
     }
 
-    /// Returns whether the cache is over its limit while a commit is being written.
-    pub fn is_full(&self, cache: &CoinsCache) -> bool {
-        self.is_committing() && self.limit.is_over(cache)
+    /// Returns whether the cache is over its limit, or will be with as many coins as `coming`,
+    /// while a commit is being written.
+    pub fn is_full(&self, cache: &CoinsCache, coming: usize) -> bool {
+        self.is_committing() && self.limit.is_over(cache, coming)
     }
 
     /// Sets the active chain, whose last block was committed with this number of coins, and the
@@ -500,7 +502,7 @@ impl Ledger {
     }
 
     /// Returns a function that shows an observer the share done of a commit. The number of coins is
-    /// taken now, since the cache is locked while it is written.
+    /// that of now: entries of the cache are dropped when it is written.
     fn report_commit<'a>(
         &self,
         shared: &Shared,

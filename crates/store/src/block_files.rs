@@ -149,8 +149,8 @@ impl BlockFiles {
         Ok(start + STORAGE_HEADER_BYTES)
     }
 
-    /// Appends the undo data of a stored block and records its position in `entry`, unless the
-    /// entry already has one. Returns whether it was appended (Core's `WriteBlockUndo`).
+    /// Appends the undo data of a stored block and notes its position in `record`, unless the
+    /// record has one already. Returns whether it was appended (Core's `WriteBlockUndo`).
     pub fn write_undo(
         &self,
         record: &mut IndexRecord,

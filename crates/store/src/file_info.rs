@@ -61,7 +61,7 @@ impl FileInfo {
     }
 }
 
-/// The changes to file infos since the block index was written. Only [`super::BlockFiles::flush`]
+/// The changes to file infos since the block index was written. Only [`super::BlockFiles::end_flush`]
 /// creates them, so that the index cannot get ahead of the files.
 #[derive(Debug)]
 pub struct FileChanges {

@@ -4,7 +4,7 @@
 //! coin is (undo data is a payload with a checksum), or which chain is best.
 //!
 //! The block index never names a block that a crash may lose: [`IndexDb::write`] requires
-//! [`FileChanges`], which only [`BlockFiles::flush`] returns, after it has made blocks and undo
+//! [`FileChanges`], which [`BlockFiles::end_flush`] returns, after it has made blocks and undo
 //! data durable.
 
 #![warn(missing_docs)]

@@ -47,10 +47,24 @@
 //!    one step (`Bulk::commit`). If a pass refuses a block, the join is committed below it, and
 //!    [`in_order::activate::activate`] connects that block or refuses it.
 //!
+//! # A block in order
+//!
+//! 1. Found: `scan_into_node` reads its header, and `opened::step` says where its bytes are.
+//! 2. Prepared: a worker reads and checks it (`Shared::prepare`), and loads the coins that it
+//!    spends (`prefetch`).
+//! 3. Connected: the connector stores it (`Connector::store`) and sends it through the sections of
+//!    the cache (`Sections::send`).
+//! 4. Checked: workers check rules and scripts, and encode the undo data (`Validation::work`).
+//! 5. Retired: `Ledger::retire` appends the undo data to a rev file, and changes the block's record
+//!    in memory. The block is the tip now.
+//! 6. Committed: `Ledger::begin_commit` takes what has changed, and `CommitJob::write` makes it
+//!    durable: block and undo files, block index, number of coins, then coins and best block.
+//!
 //! # A coin in order
 //!
-//! 1. Created: a worker lists the coins that a block creates (`Prepared::new`), and the connector
-//!    adds them to the cache (`Connector::connect`, `CoinsCache::add_batch`).
+//! 1. Created: a worker lists the coins that a block creates (`Prepared::new`). The connector sends
+//!    the block through the sections of the cache (`Sections::send`), where workers add them
+//!    (`CoinsCache::connect_section`).
 //! 2. Committed: once `Ledger::wants_commit` returns true and all connected blocks are checked, the
 //!    connector takes the changed coins (`Ledger::begin_commit`), and a thread writes them to
 //!    tables (`CommitJob::write`). They are then clean, and may be dropped
@@ -58,9 +72,10 @@
 //! 3. Looked up: a worker prepares the block that spends the coin. It announces the spend
 //!    (`CoinsCache::want`), and reads a coin that the cache lacks from the tables
 //!    (`Chainstate::get_many`, `CoinsCache::fill_batch`).
-//! 4. Spent: the connector takes the coin (`Connector::spend`, `CoinsCache::spend_batch`), workers
-//!    check rules and scripts with it (`Validation::work`), `Ledger::retire` writes it to the undo
-//!    data, and the next commit deletes it from the tables.
+//! 4. Spent: a worker takes the coin in its section (`CoinsCache::connect_section`). Once the block
+//!    has passed all sections, workers check rules and scripts with its coins (`Validation::work`),
+//!    `Ledger::retire` writes them to the undo data, and the next commit deletes them from the
+//!    tables.
 
 pub mod above_tip;
 pub mod claim;

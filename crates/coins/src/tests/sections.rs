@@ -7,7 +7,7 @@ use apus_hash::Hash;
 use apus_wire::OutPoint;
 use proptest::prelude::*;
 
-use crate::{BlockCoins, Coin, CoinsCache, Lookup, SECTIONS};
+use crate::{BlockCoins, Coin, CoinsCache, Lookup, Overwrite, SECTIONS};
 
 /// Outpoints of few transactions, so that blocks often spend what others create.
 fn outpoint() -> impl Strategy<Value = OutPoint> {
@@ -100,18 +100,71 @@ proptest! {
                 tables = coins.clone();
             }
         }
-        for txid in 0..60u8 {
-            for vout in 0..3 {
-                let outpoint = OutPoint { txid: Hash([txid; 32]), vout };
-                let found = match cache.peek(&outpoint) {
-                    Lookup::Hit(coin) => Some(coin),
-                    Lookup::Spent => None,
-                    Lookup::Unknown => tables.get(&outpoint).cloned(),
-                };
-                prop_assert_eq!(found.as_ref(), coins.get(&outpoint));
+        prop_assert_eq!(unspent(&cache, &tables), coins);
+    }
+
+    #[test]
+    fn sections_at_different_blocks_are_taken_back(
+        blocks in blocks(),
+        in_cache in prop::collection::btree_set(outpoint(), 0..60),
+        reach in prop::collection::vec(0..40usize, SECTIONS),
+        broken in outpoint(),
+    ) {
+        let cache = CoinsCache::new();
+        let in_cache = in_cache.into_iter().filter(|outpoint| *outpoint != broken);
+        let mut coins: BTreeMap<_, _> =
+            in_cache.map(|outpoint| (outpoint, coin(&outpoint, 1))).collect();
+        coins.iter().for_each(|(at, coin)| cache.add(at, coin, Overwrite::Never).unwrap());
+        let before = coins.clone();
+        let mut chain = Vec::new();
+        for (height, (mut spends, mut creates, _)) in (2..).zip(blocks) {
+            spends.retain(|outpoint| *outpoint != broken);
+            creates.remove(&broken);
+            let created: Vec<(OutPoint, Coin)> =
+                creates.iter().map(|outpoint| (*outpoint, coin(outpoint, height))).collect();
+            if expected(&coins, &spends, &created).is_some() {
+                spends.iter().for_each(|outpoint| _ = coins.remove(outpoint));
+                coins.extend(created.iter().cloned());
+                let sorted = cache.sort(&spends, &created);
+                chain.push((spends, created, sorted));
             }
         }
+        // Another block spends a coin of the tables, which cannot be read.
+        let spends: Vec<OutPoint> = coins.keys().copied().chain([broken]).collect();
+        let sorted = cache.sort(&spends, &[]);
+        chain.push((spends, Vec::new(), sorted));
+        let block = |at: usize| {
+            let (spent, created, sorted) = &chain[at];
+            BlockCoins { spent, created, created_by_coinbase: 0, sorted }
+        };
+        let mut passed = Vec::new();
+        for (section, reach) in reach.into_iter().enumerate() {
+            for at in 0..reach.min(chain.len()) {
+                match cache.connect_section(section, block(at), |_| Err(())) {
+                    Ok(spent) => passed.push((at, section, spent.expect("no coin is missing"))),
+                    Err(()) => prop_assert_eq!(at, chain.len() - 1),
+                }
+            }
+        }
+        passed.sort_by_key(|(at, ..)| *at);
+        for (at, section, spent) in passed.into_iter().rev() {
+            cache.disconnect_section(section, block(at), spent);
+        }
+        cache.check();
+        prop_assert_eq!(unspent(&cache, &BTreeMap::new()), before);
     }
+}
+
+/// Returns the coins of a cache and its tables.
+fn unspent(cache: &CoinsCache, tables: &BTreeMap<OutPoint, Coin>) -> BTreeMap<OutPoint, Coin> {
+    let all = (0..60u8)
+        .flat_map(|txid| (0..3).map(move |vout| OutPoint { txid: Hash([txid; 32]), vout }));
+    let coin = |outpoint: OutPoint| match cache.peek(&outpoint) {
+        Lookup::Hit(coin) => Some((outpoint, coin)),
+        Lookup::Spent => None,
+        Lookup::Unknown => Some((outpoint, tables.get(&outpoint)?.clone())),
+    };
+    all.filter_map(coin).collect()
 }
 
 /// Returns the coins that a block spends, if each is there and none that it creates is.

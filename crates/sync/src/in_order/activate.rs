@@ -18,7 +18,7 @@ use apus_progress::{Phase, Watch};
 use super::connect::Connector;
 use super::disconnect::disconnect_tip;
 use super::pipeline::with_workers;
-use super::sections::Branch;
+use super::ready::Branch;
 
 /// The block to connect up to.
 #[derive(Clone, Copy, Debug)]
@@ -210,7 +210,7 @@ fn disconnect_to(node: &mut Node, fork: BlockId, watch: Watch) -> Result<(), Syn
         }
         observe(watch.observer, Phase::Disconnecting, node);
         let (shared, ledger) = node.split();
-        if ledger.limit.is_over(shared.cache) {
+        if ledger.limit.is_over(shared.cache, 0) {
             ledger.commit(&shared, watch.observer)?;
         }
         match disconnect_tip(&shared, ledger) {

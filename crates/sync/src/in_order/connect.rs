@@ -23,7 +23,8 @@ use apus_wire::OutPoint;
 use hashbrown::HashSet;
 
 use super::pipeline::Workers;
-use super::sections::{Passage, Ready};
+use super::ready::Ready;
+use super::sections::Passage;
 
 /// Time between two log lines about stages and queues.
 const BENCH_EVERY: Duration = Duration::from_secs(10);
@@ -60,7 +61,7 @@ pub(super) struct Connector<'a> {
 pub(super) enum InFlight {
     /// Workers spend and add its coins, section by section of the cache.
     Passing(Arc<Passage>),
-    /// Its coins are spent and added, but checks may be unfinished.
+    /// Its coins are spent and added, unless it is refused; checks may be unfinished.
     Connected(Arc<Validation>),
 }
 
@@ -86,7 +87,7 @@ impl<'a> Connector<'a> {
     /// cache is whole; after [`Fault::Store`], it may hold half a block.
     pub fn run(&mut self, workers: &mut Workers<'_, 'a>) -> Result<(), Fault> {
         let timer = self.shared.clock.connect();
-        let connected = self.connect_all(workers);
+        let connected = self.connect_steps(workers);
         let committed = self.finish_commit(workers);
         drop(timer);
         self.shared.clock.log();
@@ -109,7 +110,7 @@ impl<'a> Connector<'a> {
         connected
     }
 
-    fn connect_all(&mut self, workers: &mut Workers<'_, 'a>) -> Result<(), Fault> {
+    fn connect_steps(&mut self, workers: &mut Workers<'_, 'a>) -> Result<(), Fault> {
         let mut halt = None;
         loop {
             self.let_ahead(workers);
@@ -120,7 +121,9 @@ impl<'a> Connector<'a> {
             if let Some(error) = workers.take_failure() {
                 return Err(self.give_up(error, workers));
             }
-            self.note_connected(workers);
+            for block in self.note_connected(workers) {
+                workers.check(&block);
+            }
             if let Some(index) = refused {
                 self.refuse_connected(index, workers)?;
                 halt = Some(Halt::Refused);
@@ -134,6 +137,7 @@ impl<'a> Connector<'a> {
                 match ready {
                     Ok(block) => {
                         if let Err(error) = self.store(&block.prepared) {
+                            self.shared.cache.release(&block.prepared.external);
                             return Err(self.give_up(error, workers));
                         }
                         self.connect(block, workers)?;
@@ -235,7 +239,16 @@ impl<'a> Connector<'a> {
         self.may_fly(workers)
             && workers.sections.end().is_none()
             && !must_wait()
-            && self.ledger.make_room(self.shared.cache)
+            && self.ledger.make_room(self.shared.cache, self.coins_coming())
+    }
+
+    /// Returns the most coins that blocks which are being connected can add to the cache.
+    fn coins_coming(&self) -> usize {
+        let passing = self.in_flight.iter().rev().map_while(|block| match block {
+            InFlight::Passing(passage) => Some(passage.coins),
+            InFlight::Connected(_) => None,
+        });
+        passing.sum()
     }
 
     /// Returns whether few blocks are in flight.
@@ -248,7 +261,8 @@ impl<'a> Connector<'a> {
         let next = self.steps.get(self.taken);
         match next.filter(|_| !halted && self.may_fly(workers)) {
             None => Wait::Checks,
-            Some(_) if self.ledger.is_full(self.shared.cache) => Wait::Commit,
+            Some(_) if self.ledger.is_full(self.shared.cache, self.coins_coming()) => Wait::Commit,
+            Some(_) if workers.next(self.taken).is_some() => Wait::Checks,
             Some(step) if step.place == BlockOrigin::Peers => Wait::Peers,
             Some(_) => Wait::Blocks,
         }
@@ -267,7 +281,7 @@ impl<'a> Connector<'a> {
     /// Stores the next block, unless it is stored already. Keeps enough space free for the changed
     /// coins.
     fn store(&mut self, prepared: &Prepared) -> Result<(), StoreError> {
-        self.shared.keep_free(self.ledger.room_for_coins(self.shared.cache));
+        self.shared.keep_free(self.ledger.room_for_coins(self.shared.cache, self.coins_coming()));
         let step = self.steps[self.taken];
         if matches!(step.place, BlockOrigin::Stored(_)) {
             return Ok(());
@@ -325,13 +339,15 @@ impl<'a> Connector<'a> {
             || self.bip30(&self.steps[index]) == Bip30Check::LookUp
     }
 
-    /// Queues the checks of the blocks that workers have connected.
-    fn note_connected(&mut self, workers: &mut Workers) {
+    /// Notes the blocks that workers have connected, and returns them.
+    fn note_connected(&mut self, workers: &mut Workers) -> Vec<Arc<Validation>> {
+        let mut blocks = Vec::new();
         for (index, block) in workers.take_connected() {
-            workers.check(&block);
-            self.in_flight[index - self.retired] = InFlight::Connected(block);
+            self.in_flight[index - self.retired] = InFlight::Connected(Arc::clone(&block));
             self.passing -= 1;
+            blocks.push(block);
         }
+        blocks
     }
 
     /// Takes back what sections of the cache did with the block at this index, which lacks a coin
@@ -339,9 +355,10 @@ impl<'a> Connector<'a> {
     fn refuse_connected(&mut self, index: usize, workers: &mut Workers) -> Result<(), StoreError> {
         workers.sections.clear();
         let mut refused = None;
-        while self.taken > index
-            && let Some(InFlight::Passing(passage)) = self.in_flight.pop_back()
-        {
+        while self.taken > index {
+            let Some(InFlight::Passing(passage)) = self.in_flight.pop_back() else {
+                unreachable!("a block that lacks a coin is connected");
+            };
             workers.sections.take_back(&passage);
             self.passing -= 1;
             self.taken -= 1;
@@ -366,14 +383,14 @@ impl<'a> Connector<'a> {
         prepared: Prepared,
         workers: &Workers,
     ) -> Result<Arc<Validation>, StoreError> {
-        if self.bip30(&self.steps[index]) == Bip30Check::Implied && self.overwrites(&prepared)? {
-            return Ok(self.refused(index, prepared));
-        }
         let coins = self.coins_until_missing(&prepared.external)?;
         if prepared.first_missing(coins.len()).is_none() {
             // Where BIP30 needs no look-up, no valid chain overwrites a coin.
-            let what = "it has a coin that the next block creates";
+            let what = format!("it has a coin that block {} creates", prepared.block.hash());
             return Err(StoreError::new(self.shared.chainstate.dir(), what));
+        }
+        if self.bip30(&self.steps[index]) == Bip30Check::Implied && self.overwrites(&prepared)? {
+            return Ok(self.refused(index, prepared));
         }
         Ok(workers.sections.validation(index, prepared, coins))
     }

@@ -5,5 +5,6 @@ pub mod activate;
 pub mod connect;
 mod disconnect;
 mod pipeline;
+mod ready;
 mod sections;
 pub mod side;

@@ -24,16 +24,16 @@ use apus_host::threads;
 use apus_node::block::prepare::Prepared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::Validation;
+use apus_node::cache_limit::CACHED_COIN_BYTES;
 use apus_node::commit_job::CommitJob;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
 use apus_progress::clock::Stage;
 use apus_wire::OutPoint;
-use crossbeam_channel::{
-    Receiver, RecvTimeoutError, Sender, TrySendError, bounded, never, select, unbounded,
-};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, never, select, unbounded};
 
-use super::sections::{Branch, Ready, Sections};
+use super::ready::{Branch, Event, Ready};
+use super::sections::Sections;
 
 /// Maximum number of blocks by which workers may be ahead of the connector: 64 MB, at 2 MB for each
 /// block with its offsets.
@@ -44,33 +44,15 @@ const AHEAD_MIN: usize = 2;
 /// Bytes of the cache for each coin that blocks ahead spend. The cache keeps these coins until
 /// their block is connected, so they may take about an eighth of it: 106 bytes each, and more for
 /// long scripts. The rest is for coins that blocks create while others are written.
-const CACHE_BYTES_AHEAD: usize = 8 * 106;
+const CACHE_BYTES_AHEAD: usize = 8 * CACHED_COIN_BYTES;
 
-/// Maximum number of blocks in flight: connected, but with unfinished checks. Enough that every
+/// Maximum number of blocks in flight: being connected, or with unfinished checks. Enough that every
 /// core has work while the connector is at another block, and few enough that taking them back is
 /// quick.
 const IN_FLIGHT_MAX: usize = 16;
 
 /// How long the connector waits for an event before it checks whether to stop.
 const WAIT: Duration = Duration::from_millis(100);
-
-/// What other threads report to the connector.
-pub enum Event {
-    /// The block of this step is ready to be connected, or could not be prepared.
-    Prepared(usize, Box<Result<Ready, Fault>>),
-    /// The block of this step is connected.
-    Connected(usize, Arc<Validation>),
-    /// A section takes no further block.
-    Rests,
-    /// All checks of a block are finished.
-    Checked,
-    /// A commit was written, or failed.
-    Committed(Result<(), StoreError>),
-    /// Tables could not be merged, or coins not be read from them.
-    Failed(StoreError),
-    /// A thread has panicked: what it was working on will never be finished.
-    Panicked,
-}
 
 /// The connector's ends of the queues.
 pub struct Workers<'w, 'a> {
@@ -176,15 +158,15 @@ pub fn with_workers<'a, T>(
 }
 
 impl<'a> Workers<'_, 'a> {
-    /// Lets workers prepare at most this many `blocks` beyond `connected`, as long as a cache of
+    /// Lets workers prepare at most this many `blocks` beyond the `taken` ones, as long as a cache of
     /// `cache_bytes` bytes has room for the coins that they spend.
-    pub fn let_ahead(&mut self, connected: usize, blocks: usize, cache_bytes: usize) {
+    pub fn let_ahead(&mut self, taken: usize, blocks: usize, cache_bytes: usize) {
         let coins_max = cache_bytes / CACHE_BYTES_AHEAD;
         let blocks = blocks.clamp(AHEAD_MIN, AHEAD_MAX);
-        while self.next_ticket < self.steps.min(connected + blocks) {
+        while self.next_ticket < self.steps.min(taken + blocks) {
             let is_full = self.coins_ahead() + self.coins_expected > coins_max;
             // What blocks spend is unknown until one is ready.
-            if self.next_ticket >= connected + AHEAD_MIN && (is_full || self.answered == 0) {
+            if self.next_ticket >= taken + AHEAD_MIN && (is_full || self.answered == 0) {
                 return;
             }
             if self.tickets.send(self.next_ticket).is_err() {
@@ -296,8 +278,7 @@ impl<'a> Workers<'_, 'a> {
     pub fn wait(&mut self) {
         match self.events.recv_timeout(WAIT) {
             Ok(event) => self.note(event),
-            Err(RecvTimeoutError::Timeout) => return,
-            Err(RecvTimeoutError::Disconnected) => panic!("all workers have ended"),
+            Err(_) => return,
         }
         self.note_events();
     }
@@ -321,7 +302,7 @@ impl<'a> Workers<'_, 'a> {
             Event::Connected(index, block) => self.connected.push((index, block)),
             Event::Checked | Event::Rests => {}
             Event::Committed(written) => self.committed = Some(written),
-            Event::Failed(error) => self.failed = Some(error),
+            Event::Failed(error) => _ = self.failed.get_or_insert(error),
             Event::Panicked => panic!("a worker has panicked"),
         }
     }

@@ -8,40 +8,22 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use apus_coins::{BlockCoins, Coin, SECTIONS, SortedCoins};
+use apus_coins::{Coin, SECTIONS};
 use apus_disk::StoreError;
-use apus_node::assumevalid::Assumed;
 use apus_node::block::prepare::Prepared;
-use apus_node::block::step::Step;
-use apus_node::block::validate::{BranchTimes, Validation};
+use apus_node::block::validate::Validation;
 use apus_node::shared::Shared;
 use apus_progress::clock::Stage;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::pipeline::Event;
-
-/// The blocks to connect, and what checking them needs.
-pub struct Branch<'a> {
-    /// The blocks, the first of which builds on the tip.
-    pub steps: &'a [Step],
-    /// The blocks whose scripts are assumed valid.
-    pub assumed: Assumed,
-    /// The times of the branch.
-    pub times: BranchTimes,
-}
-
-/// A block that is ready to be connected.
-pub struct Ready {
-    /// The block.
-    pub prepared: Prepared,
-    /// Its coins, sorted for the sections.
-    pub sorted: SortedCoins,
-}
+use super::ready::{Branch, Event, Ready};
 
 /// A block on its way through the sections.
 pub struct Passage {
     /// The index of its step.
     pub index: usize,
+    /// The number of coins that it spends and creates.
+    pub coins: usize,
     /// The block, until it has passed all sections.
     block: RwLock<Option<Ready>>,
     /// The coins that it spent in each section that it has passed.
@@ -72,26 +54,16 @@ struct Queue {
     is_scheduled: bool,
 }
 
-impl Ready {
-    /// Sorts the coins of a block for the sections.
-    pub fn new(shared: &Shared, prepared: Prepared) -> Self {
-        let sorted = shared.cache.sort(&prepared.external, &prepared.created);
-        Self { prepared, sorted }
-    }
-
-    fn coins(&self) -> BlockCoins<'_> {
-        let Prepared { external, created, created_by_coinbase, .. } = &self.prepared;
-        let created_by_coinbase = *created_by_coinbase;
-        BlockCoins { spent: external, created, created_by_coinbase, sorted: &self.sorted }
-    }
-}
-
 impl Passage {
     /// Lets a block, that of the step `index`, begin its way.
     pub fn new(index: usize, block: Ready) -> Self {
-        let block = RwLock::new(Some(block));
-        let left = AtomicUsize::new(SECTIONS);
-        Self { index, block, spent: Default::default(), left }
+        Self {
+            index,
+            coins: block.prepared.coins(),
+            block: RwLock::new(Some(block)),
+            spent: Default::default(),
+            left: AtomicUsize::new(SECTIONS),
+        }
     }
 
     /// Takes the block from its way, after no section has kept a part of it.
@@ -107,8 +79,8 @@ impl Passage {
 impl<'w, 'a> Sections<'w, 'a> {
     /// Returns sections without blocks. What happens to a block is reported to `events`.
     pub fn new(shared: &'w Shared<'a>, branch: &'w Branch<'w>, events: Sender<Event>) -> Self {
-        // At most one entry for each section.
-        let (idle, work) = unbounded();
+        // Each section is there at most once, so sending never waits.
+        let (idle, work) = bounded(SECTIONS);
         let queues = Default::default();
         Self { shared, branch, queues, idle, work, end: AtomicUsize::new(usize::MAX), events }
     }
@@ -158,7 +130,7 @@ impl<'w, 'a> Sections<'w, 'a> {
     fn connect(&self, section: usize, passage: &Passage) -> Result<bool, StoreError> {
         {
             let block = passage.block.read().unwrap_or_else(PoisonError::into_inner);
-            let Some(ready) = block.as_ref() else { return Ok(true) };
+            let ready = block.as_ref().expect("it has not passed this section");
             let Some(spent) = self.connect_section(section, ready)? else { return Ok(false) };
             *passage.spent[section].lock().unwrap_or_else(PoisonError::into_inner) = Some(spent);
         }

@@ -16,7 +16,7 @@
 //! 3. `check`: each block is checked with its spent coins: every rule on spends, and scripts unless
 //!    they are assumed valid. Its undo data is written.
 //!
-//! If blocks are not kept (`Ledger::keeps_blocks` is false), they are read from where they are, and
+//! If blocks are not kept (`Writes::blocks` is false), they are read from where they are, and
 //! neither undo data nor saved work is written.
 //!
 //! Only blocks are visible before the commit at the end. If a pass refuses a block, the join ends

@@ -1,0 +1,111 @@
+//! How many threads of a program run at a time, and which run alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::report::{Cell, Report, Table};
+
+/// The time between two looks at the threads.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What a thread does at a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Running,
+    WaitingForDisk,
+}
+
+/// Runs a program, looks at its threads every 10 ms, and reports for how long how many of them ran.
+/// A thread that waits for the disk counts as one that runs.
+///
+/// # Errors
+/// The program cannot be started, or does not end successfully.
+pub fn run(mut command: Command) -> Result<Report> {
+    let start = Instant::now();
+    let mut child = command.spawn()?;
+    let pid = child.id();
+    let mut by_number = BTreeMap::<usize, Duration>::new();
+    let mut alone = BTreeMap::<String, Duration>::new();
+    let mut last = start;
+    let status = loop {
+        let threads = threads(pid);
+        let now = Instant::now();
+        *by_number.entry(threads.len()).or_default() += now - last;
+        if let [(name, state)] = &threads[..] {
+            let waits = if *state == State::WaitingForDisk { ", waiting for the disk" } else { "" };
+            *alone.entry(format!("{name}{waits}")).or_default() += now - last;
+        }
+        last = now;
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    };
+    if !status.success() {
+        return Err(format!("the program ended with {status}").into());
+    }
+    let mut report = Report::new("parallel");
+    report.notes.push(format!("the program ran for {:.2} s", start.elapsed().as_secs_f64()));
+    let mut table = Table::new("threads", &[("threads", "threads"), ("seconds", "seconds")]);
+    for (number, time) in by_number {
+        table.push(vec![Cell::Count(number as u64), Cell::Seconds(time.as_secs_f64())]);
+    }
+    report.tables.push(table);
+    let mut table = Table::new("alone", &[("thread", "alone"), ("seconds", "seconds")]);
+    let mut alone: Vec<_> = alone.into_iter().collect();
+    alone.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    for (name, time) in alone {
+        table.push(vec![Cell::Text(name), Cell::Seconds(time.as_secs_f64())]);
+    }
+    report.tables.push(table);
+    Ok(report)
+}
+
+/// Returns the threads of a process that run or wait for the disk, by name without their number.
+fn threads(pid: u32) -> Vec<(String, State)> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let stats =
+        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    stats.filter_map(|stat| thread(&stat)).collect()
+}
+
+/// Reads the `stat` of a thread; `None` unless it runs or waits for the disk.
+fn thread(stat: &str) -> Option<(String, State)> {
+    let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+    let state = match rest.trim_start().chars().next()? {
+        'R' => State::Running,
+        'D' => State::WaitingForDisk,
+        _ => return None,
+    };
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-');
+    Some((name.to_string(), state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_run_are_told_from_others() {
+        let running = Some(("apus-work".to_string(), State::Running));
+        assert_eq!(thread("17 (apus-work-3) R 1 2"), running);
+        let waiting = Some(("a) b".to_string(), State::WaitingForDisk));
+        assert_eq!(thread("17 (a) b) D 1 2"), waiting);
+        assert_eq!(thread("17 (apus-main) S 1 2"), None);
+        assert_eq!(thread("17"), None);
+    }
+
+    #[test]
+    fn a_program_is_watched_to_its_end() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"]);
+        let report = run(command).unwrap();
+        assert_eq!(report.tables.len(), 2);
+        let mut command = Command::new("sh");
+        command.args(["-c", "exit 3"]);
+        assert!(run(command).is_err());
+    }
+}
