@@ -192,21 +192,8 @@ fn edges(column: &Column, most: u64) -> [u64; KINDS + 1] {
 /// Returns round heights along the axis.
 fn height_labels(height: u32) -> Vec<Label> {
     let height = u64::from(height.max(1));
-    let mut step = 1;
-    // 1, 2, 5, 10, 20, 50 …
-    let mut factors = [2, 5, 2].into_iter().cycle();
-    let mut tens = 1;
-    while height / step > LABELS_MAX {
-        let factor = factors.next().unwrap_or(2);
-        step = match factor {
-            5 => 5 * tens,
-            _ if step == tens => 2 * tens,
-            _ => {
-                tens *= 10;
-                tens
-            }
-        };
-    }
+    let mut steps = (0..).flat_map(|tens| [1, 2, 5].map(|n| n * 10_u64.pow(tens)));
+    let step = steps.find(|step| height / step <= LABELS_MAX).expect("32 bits");
     let label = |at: u64| Label {
         at: 100.0 * at as f64 / height as f64,
         text: if at > 0 && step >= 1000 {
