@@ -2,6 +2,7 @@
 
 use apus_consensus::COIN;
 use apus_hash::Hash;
+pub use apus_hash::hex;
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -58,27 +59,6 @@ fn general(value: f64) -> String {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
-}
-
-/// The two hex digits of each byte.
-const DIGITS: [[u8; 2]; 256] = {
-    let digits = b"0123456789abcdef";
-    let mut all = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        all[byte] = [digits[byte >> 4], digits[byte & 15]];
-        byte += 1;
-    }
-    all
-};
-
-/// Returns bytes as hex digits.
-pub fn hex(bytes: &[u8]) -> String {
-    let mut digits = vec![0; 2 * bytes.len()];
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-        pair.copy_from_slice(&DIGITS[usize::from(*byte)]);
-    }
-    String::from_utf8(digits).expect("digits")
 }
 
 /// Returns a hash as Core shows it, the last byte first.

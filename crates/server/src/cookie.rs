@@ -5,7 +5,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::auth::{hex, random};
+use apus_hash::hex;
+
+use super::auth::random;
 
 /// The name of the file, in the network's directory.
 pub const COOKIE_FILE: &str = ".cookie";

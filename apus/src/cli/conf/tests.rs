@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use apus_hash::sha256d;
+use apus_hash::{hex, sha256d};
 use apus_wire::Chain;
 
 use super::merge::{ByName, Setting, SettingPlace, Sources};
@@ -43,10 +43,6 @@ fn conf(text: &'static str) -> Result<Config, String> {
 /// A setting's text on the network that a bitcoin.conf names.
 fn found(text: &'static str, name: &str) -> Option<String> {
     conf(text).unwrap().find(name).unwrap().map(|found| found.text)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use apus_hash::Hash;
+use apus_hash::{Hash, hex};
 
 use crate::support::ports::free_port;
 use crate::support::waiting::{comes_true, wait_until};
@@ -172,8 +172,4 @@ fn path_option(name: &str, path: &Path) -> OsString {
     let mut option = OsString::from(name);
     option.push(path);
     option
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use apus_hash::hex;
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, OutPoint, Script, Transaction, TxOut};
@@ -32,10 +33,6 @@ pub fn by_hand(blocks: &[Vec<u8>]) -> ByHand {
 
 fn row<const N: usize>(values: [&dyn ToString; N]) -> Row {
     values.iter().map(|value| value.to_string()).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn kind(script: &Script) -> &'static str {

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::path::Path;
 
+use apus_hash::hex;
+
 use apus_tables::ExportTable;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
@@ -15,10 +17,6 @@ use crate::support::Place;
 /// The forms of hashes and scripts, as options.
 const FORMS: [&[&str]; 3] =
     [&[], &["--txid", "raw", "--spk", "raw"], &["--txid", "rawle", "--spk", "hex"]];
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// The names and the rows of a Parquet file, as they would be in CSV with these forms.
 fn parquet_rows(path: &Path) -> Vec<Vec<String>> {

@@ -1,9 +1,9 @@
 //! Calls of RPC with right and wrong parameters.
 
+use apus_hash::hex;
 use apus_wire::BlockView;
 use serde_json::{Value, json};
 
-use super::http::hex;
 use super::scan_calls::scans;
 use super::script_calls::scripts;
 use super::worlds::{World, hash_of};

@@ -2,6 +2,7 @@
 //! it does.
 
 use apus_descriptors::{Descriptor, address, with_checksum};
+use apus_hash::hex;
 use apus_testdata::Random;
 use apus_wire::Chain;
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::compare::compare_calls;
 use super::daemon::{Daemon, bitcoind};
 use super::descriptor_calls::expression;
-use super::http::{Request, hex};
+use super::http::Request;
 use super::scan_calls::{KEYS, TPUB};
 use super::worlds;
 

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use apus_hash::hex;
 use serde_json::{Value, json};
 
 use super::calls::calls;
 use super::daemon::{Daemon, serve};
 use super::frames::frames;
-use super::http::{Answer, Client, Reply, Request, hex};
+use super::http::{Answer, Client, Reply, Request};
 use super::rest_calls::requests;
 use super::worlds::World;
 

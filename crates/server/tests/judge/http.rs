@@ -161,8 +161,3 @@ impl Client {
         BufReader::new(stream)
     }
 }
-
-/// Returns bytes as hex digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

@@ -151,7 +151,7 @@ fn utxos(world: &World, sample: &[usize]) -> Vec<Rest> {
             requests.push((format!("getutxos/{joined}{format}"), vec![]));
             requests.push((format!("getutxos/checkmempool/{joined}{format}"), vec![]));
             requests.push((format!("getutxos{format}"), body.clone()));
-            requests.push((format!("getutxos{format}"), super::http::hex(&body).into_bytes()));
+            requests.push((format!("getutxos{format}"), apus_hash::hex(&body).into_bytes()));
             requests.push((format!("getutxos/{joined}{format}"), body.clone()));
             requests.push((format!("getutxos{format}"), body[..body.len() - 1].to_vec()));
         }

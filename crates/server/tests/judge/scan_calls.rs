@@ -1,12 +1,12 @@
 //! Calls of `scanblocks`, and of `getdescriptorinfo` with the same descriptors.
 
 use apus_descriptors::{address, with_checksum};
+use apus_hash::hex;
 use apus_wire::Chain;
 use serde_json::{Value, json};
 
 use super::calls::Rpc;
 use super::descriptor_calls::random_descriptors;
-use super::http::hex;
 use super::worlds::World;
 
 /// An extended key of test networks, from Core's tests.

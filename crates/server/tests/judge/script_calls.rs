@@ -1,11 +1,11 @@
 //! Calls of `decodescript` with scripts of blocks, and with others.
 
+use apus_hash::hex;
 use apus_testdata::Random;
 use apus_wire::Ops;
 use serde_json::json;
 
 use super::calls::Rpc;
-use super::http::hex;
 use super::scan_calls::KEYS;
 use super::worlds::World;
 
