@@ -73,7 +73,7 @@ fn on_a_small_disk() {
     let Some(small) = small_disk() else { return };
     let place = Place::new(Chain::Regtest);
     let source = place.write("blocks", &wide(26, 0));
-    let in_order = Options { method: Some(Method::InOrder), ..place.options() };
+    let in_order = Options { method: Some(Method::InOrder), small_steps: false, ..place.options() };
     sync::sync(&in_order, std::slice::from_ref(&source), Watch::default()).unwrap();
     let right = place.muhash();
     // No room for more blocks; for more undo data; for anything, where coins wait in the cache, and
