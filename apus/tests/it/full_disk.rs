@@ -22,8 +22,8 @@ const MIB: u64 = 1 << 20;
 /// Height of the last block that has nothing but a coinbase.
 const QUIET: u32 = 150;
 
-/// A chain whose coins take nearly as many bytes as its blocks: genesis, quiet blocks, `busy_blocks`
-/// of 1 MB each, and empty ones.
+/// A chain whose coins take nearly as many bytes as its blocks: genesis, quiet blocks,
+/// `busy_blocks` of 1 MB each, and empty ones.
 pub fn wide(busy_blocks: u32, empty_blocks_after: u32) -> Vec<Vec<u8>> {
     let spec = WideSpec {
         seed: 97,
