@@ -96,10 +96,12 @@ lint: setup deny ## format, clippy, docs, licences and sources of dependencies
 # The crates before `scripts` in Cargo.toml do not use Bitcoin Core's C++, and but for two their tests do not.
 WITHOUT_CORE := $(shell sed -n '/^apus-disk/,/^apus-scripts/s/^\(apus-[a-z-]*\) = .*/\1/p' Cargo.toml)
 WITHOUT_CORE := $(patsubst %,-p %,$(filter-out apus-scripts apus-coins apus-store,$(WITHOUT_CORE)))
+# Random worlds and swarms of peers take a minute of one core's time here; `make test` has them all.
+LONG := a_hundred_hostile_worlds a_thousand_swarms
 quick: setup ## format, clippy and tests of the crates without Bitcoin Core's C++
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked $(WITHOUT_CORE) --all-targets -- -D warnings
-	$(CARGO) test --locked --lib $(WITHOUT_CORE)
+	env $(IN_MEMORY) $(CARGO) test --locked --lib $(WITHOUT_CORE) -- $(addprefix --skip ,$(LONG))
 
 deny:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
