@@ -18,9 +18,9 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
 use apus_store::{DataDir, DataDirOptions, IndexEntry};
-use apus_wire::Chain;
+use apus_testchain::{Chain, Spec};
+use apus_wire::Chain as Network;
 
-use crate::support::chains::small;
 use crate::support::judge::Judge;
 use crate::support::program::{apus, assert_ends, program_on, stderr, stdout};
 use crate::support::{Place, with_genesis};
@@ -33,11 +33,12 @@ const HEIGHT: usize = 190;
 /// What is in every place: a directory with small block files, and next to it the files `all` (the
 /// whole chain), `hints` and `snapshot` (of the whole chain).
 static WHOLE: LazyLock<Place> = LazyLock::new(|| {
-    let place = Place::new(Chain::Regtest);
-    let blocks = with_genesis(small(5));
+    let place = Place::new(Network::Regtest);
+    // Few transactions: each of a thousand runs would check their scripts.
+    let blocks = with_genesis(&Chain::new(Spec { busy_bytes: 6_000, ..Spec::small(5) }));
     let all = place.write("all", &blocks);
     let some = place.write("some", &blocks[..=HEIGHT]);
-    let synced = Place::new(Chain::Regtest);
+    let synced = Place::new(Network::Regtest);
     synced.sync(&[all]);
     for (command, file) in [("hints", "hints"), ("snapshot", "snapshot")] {
         let path = place.root().join(file);
