@@ -14,8 +14,9 @@ use super::shards::{CacheSizes, Locked, SHARDS, Shards};
 /// `CCoinsViewCache`). The cache never reads the tables itself: for a coin that it does not hold it
 /// returns [`Lookup::Unknown`].
 ///
-/// Each method may be called from several threads at once, except where it says otherwise. A batch takes the lock of each of its
-/// shards once; items of a batch that have the same outpoint are processed in the order given.
+/// Each method may be called from several threads at once, unless it says otherwise. A batch takes
+/// the lock of each of its shards once; items of a batch that have the same outpoint are processed
+/// in the order given.
 pub struct CoinsCache {
     pub(super) hasher: OutPointHasher,
     shards: Shards,
@@ -49,11 +50,11 @@ impl CoinsCache {
         self.indices(outpoints, &groups, is_known)
     }
 
-    /// Announces that a block yet to be connected spends these coins, which [`CoinsCache::sort`] has
-    /// sorted: their entries are kept until they are spent, or released by
-    /// [`CoinsCache::release`]. Returns the ascending indices of
-    /// those that are [`Lookup::Unknown`] and must be looked up in the tables. From now on they are
-    /// awaited: from [`CoinsCache::fill_batch`], or from a block that creates them.
+    /// Announces that a block yet to be connected spends these coins, sorted by
+    /// [`CoinsCache::sort`]: their entries are kept until they are spent, or released by
+    /// [`CoinsCache::release`]. Returns the ascending indices of those that are [`Lookup::Unknown`]
+    /// and must be looked up in the tables. From now on they are awaited: from
+    /// [`CoinsCache::fill_batch`], or from a block that creates them.
     pub fn want(&self, outpoints: &[OutPoint], sorted: &SortedCoins) -> Vec<usize> {
         // The generation is read while the shard is locked: an entry that a sync has dropped is
         // then awaited since a later generation than that in which the sync began.

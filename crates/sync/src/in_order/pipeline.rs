@@ -46,9 +46,8 @@ const AHEAD_MIN: usize = 2;
 /// long scripts. The rest is for coins that blocks create while others are written.
 const CACHE_BYTES_AHEAD: usize = 8 * CACHED_COIN_BYTES;
 
-/// Maximum number of blocks in flight: being connected, or with unfinished checks. Enough that every
-/// core has work while the connector is at another block, and few enough that taking them back is
-/// quick.
+/// Maximum number of blocks in flight: being connected, or with unfinished checks. Enough that
+/// every core has work, and few enough that taking them back is quick.
 const IN_FLIGHT_MAX: usize = 16;
 
 /// How long the connector waits for an event before it checks whether to stop.
@@ -83,8 +82,8 @@ pub struct Workers<'w, 'a> {
     failed: Option<StoreError>,
 }
 
-/// Runs `connect` with workers that prepare the blocks of `branch` ahead of it. All threads end when
-/// it returns; a merge of tables ends early when `stop` is raised.
+/// Runs `connect` with workers that prepare the blocks of `branch` ahead of it. All threads end
+/// when it returns; a merge of tables ends early when `stop` is raised.
 ///
 /// # Errors
 /// The system refuses to start a thread.
