@@ -58,8 +58,12 @@ impl SnapshotChainstate {
     /// Does the same as [`SnapshotChainstate::find`], for a caller that may write: first removes
     /// what a crash has left of a set that was given up.
     pub fn find_or_clear(disk: &Disk, network_dir: &Path) -> Result<Option<Self>, StoreError> {
+        let directory = network_dir.join(DIRECTORY);
         if network_dir.join(GIVEN_UP_FILE).is_file() {
             remove_tables(disk, network_dir)?;
+        } else if directory.is_dir() {
+            // The mark may be gone already.
+            disk.remove_empty_dir(&directory)?;
         }
         Self::find(disk, network_dir)
     }
@@ -137,4 +141,23 @@ pub fn unused(network_dir: &Path) -> Vec<PathBuf> {
     let unfinished = (!is_base).then_some(DIRECTORY);
     let names = LEFT_BY_CORE.into_iter().chain(unfinished);
     names.map(|name| network_dir.join(name)).filter(|path| path.is_dir()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_directory_of_a_set_that_was_given_up_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join(DIRECTORY);
+        std::fs::create_dir(&directory).unwrap();
+        let disk = Disk::new();
+        assert!(SnapshotChainstate::find_or_clear(&disk, place.path()).unwrap().is_none());
+        assert!(!directory.exists());
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("CURRENT"), "MANIFEST-000001").unwrap();
+        assert!(SnapshotChainstate::find_or_clear(&disk, place.path()).unwrap().is_none());
+        assert!(directory.exists(), "tables without a base block are named, not removed");
+    }
 }

@@ -61,8 +61,8 @@ impl FileInfo {
     }
 }
 
-/// The changes to file infos since the block index was written. Only [`super::BlockFiles::end_flush`]
-/// creates them, so that the index cannot get ahead of the files.
+/// The changes to file infos since the block index was written. Only
+/// [`super::BlockFiles::end_flush`] creates them, so that the index cannot get ahead of the files.
 #[derive(Debug)]
 pub struct FileChanges {
     /// The infos that changed, by the numbers of their files.

@@ -157,8 +157,8 @@ pub fn with_workers<'a, T>(
 }
 
 impl<'a> Workers<'_, 'a> {
-    /// Lets workers prepare at most this many `blocks` beyond the `taken` ones, as long as a cache of
-    /// `cache_bytes` bytes has room for the coins that they spend.
+    /// Lets workers prepare at most this many `blocks` beyond the `taken` ones, as long as a cache
+    /// of `cache_bytes` bytes has room for the coins that they spend.
     pub fn let_ahead(&mut self, taken: usize, blocks: usize, cache_bytes: usize) {
         let coins_max = cache_bytes / CACHE_BYTES_AHEAD;
         let blocks = blocks.clamp(AHEAD_MIN, AHEAD_MAX);
