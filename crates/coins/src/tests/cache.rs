@@ -135,7 +135,7 @@ impl Pair {
             }
             14 | 15 => {
                 let generation = self.cache.generation();
-                let is_unknown = !want(&self.cache, &[at]).is_empty();
+                let is_unknown = !want(self.cache, &[at]).is_empty();
                 prop_assert_eq!(is_unknown, self.cache.peek(&at) == Lookup::Unknown);
                 if self.cache.peek(&at) != Lookup::Spent {
                     self.wanted.insert(at);
