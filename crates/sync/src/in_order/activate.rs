@@ -282,7 +282,6 @@ pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Faul
                 weight_done: 0,
                 weights,
                 in_flight: VecDeque::new(),
-                passing: 0,
                 taken: 0,
                 retired: 0,
                 stalled_since: None,

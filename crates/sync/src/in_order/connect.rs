@@ -45,10 +45,8 @@ pub(super) struct Connector<'a> {
     pub weights: Vec<u64>,
     pub weight_all: u64,
     pub weight_done: u64,
-    /// Blocks that are being connected or checked.
+    /// Blocks that are being checked, and after them those that are being connected.
     pub in_flight: VecDeque<InFlight>,
-    /// The number of the last blocks of `in_flight` that are being connected.
-    pub passing: usize,
     /// Number of steps that were retired or are in flight.
     pub taken: usize,
     /// Number of steps whose checks are finished; the last of these is the tip.
@@ -233,13 +231,18 @@ impl<'a> Connector<'a> {
     /// connected alone.
     fn may_take(&self, workers: &Workers) -> bool {
         let must_wait = || match workers.next(self.taken) {
-            Some(Ok(block)) => self.passing > 0 && self.is_connected_alone(self.taken, block),
+            Some(Ok(block)) => self.is_passing() && self.is_connected_alone(self.taken, block),
             _ => false,
         };
         self.may_fly(workers)
             && workers.sections.end().is_none()
             && !must_wait()
             && self.ledger.make_room(self.shared.cache, self.coins_coming())
+    }
+
+    /// Returns whether a block is being connected.
+    fn is_passing(&self) -> bool {
+        matches!(self.in_flight.back(), Some(InFlight::Passing(_)))
     }
 
     /// Returns the most coins that blocks which are being connected can add to the cache.
@@ -305,11 +308,10 @@ impl<'a> Connector<'a> {
         let index = self.taken;
         self.taken += 1;
         if !self.is_connected_alone(index, &block)
-            && (self.passing > 0 || block.prepared.coins() >= COINS_FOR_WORKERS)
+            && (self.is_passing() || block.prepared.coins() >= COINS_FOR_WORKERS)
         {
             let passage = Arc::new(Passage::new(index, block));
             workers.sections.send(&passage);
-            self.passing += 1;
             self.in_flight.push_back(InFlight::Passing(passage));
             return Ok(());
         }
@@ -344,7 +346,6 @@ impl<'a> Connector<'a> {
         let mut blocks = Vec::new();
         for (index, block) in workers.take_connected() {
             self.in_flight[index - self.retired] = InFlight::Connected(Arc::clone(&block));
-            self.passing -= 1;
             blocks.push(block);
         }
         blocks
@@ -360,7 +361,6 @@ impl<'a> Connector<'a> {
                 unreachable!("a block that lacks a coin is connected");
             };
             workers.sections.take_back(&passage);
-            self.passing -= 1;
             self.taken -= 1;
             refused = passage.into_block();
         }
@@ -503,7 +503,6 @@ impl<'a> Connector<'a> {
                 cache.restore(outpoint, coin);
             }
         }
-        self.passing = 0;
     }
 
     /// Waits for the commit that is being written, if there is one.
