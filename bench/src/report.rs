@@ -96,7 +96,6 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Returns the table's rows.
     pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }

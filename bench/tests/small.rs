@@ -13,7 +13,6 @@ fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
 }
 
-/// Returns the rows of a table as JSON objects.
 fn rows(report: &Report, table: &str) -> Vec<serde_json::Value> {
     let json = report.json();
     json["tables"][table].as_array().unwrap_or_else(|| panic!("no table {table}: {json}")).clone()

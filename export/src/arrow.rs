@@ -142,7 +142,6 @@ fn array(kind: Kind, shape: Shape, values: Values) -> Result<ArrayRef, ArrowErro
     })
 }
 
-/// Returns the array of numbers of a type.
 fn primitive<T: ArrowPrimitiveType>(
     numbers: Vec<i64>,
     nulls: Option<NullBuffer>,

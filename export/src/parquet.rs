@@ -102,7 +102,6 @@ impl<'a> ParquetFile<'a> {
     }
 }
 
-/// Returns the Parquet type of a column.
 fn field(column: &Column, forms: Forms) -> Result<TypePtr, Error> {
     let shape = forms.shape(column.kind);
     let physical = match (shape, column.kind) {

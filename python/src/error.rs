@@ -4,7 +4,6 @@ use apus::{StoreError, SyncError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Returns the exception for an error.
 pub fn exception(py: Python<'_>, error: &SyncError) -> PyErr {
     build(py, error).unwrap_or_else(|wrong| wrong)
 }

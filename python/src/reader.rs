@@ -57,7 +57,6 @@ impl Reader {
         Ok(self.reader()?.chain.height())
     }
 
-    /// Returns the name of the network.
     fn network(&self) -> PyResult<&'static str> {
         Ok(self.reader()?.options.network.chain.name())
     }
@@ -67,7 +66,6 @@ impl Reader {
         Ok(self.reader()?.chain.blocks[height as usize].hash.to_string())
     }
 
-    /// Returns the block at a height.
     fn block(&self, py: Python<'_>, height: u32) -> PyResult<Block> {
         let reader = self.reader()?;
         let mut bytes = Vec::new();

@@ -291,7 +291,6 @@ fn load(work: &mut Work, entries: &[Entry], slots: &[usize], vectors: Range<usiz
     }
 }
 
-/// Returns the verdict of a lane.
 fn judge(entry: &Entry, outcome: &Outcome, lane: usize) -> Verdict {
     let bit = |mask: u8| mask >> lane & 1 == 1;
     if bit(outcome.exceptional) {

@@ -250,7 +250,6 @@ fn not_checked(blocks: &NotChecked) -> String {
     format!("taken as valid in blocks {first} to {last}: {}", rules.join(", "))
 }
 
-/// Returns the name of a group of rules in the report.
 fn words(rule: RuleGroup) -> &'static str {
     match rule {
         RuleGroup::Scripts => "scripts",

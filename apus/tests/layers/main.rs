@@ -54,7 +54,6 @@ impl File {
     }
 }
 
-/// Returns the Rust files below `root`.
 fn rust_files(root: &Path) -> Vec<File> {
     let mut files = Vec::new();
     let Ok(entries) = fs::read_dir(root) else { return files };

@@ -62,7 +62,6 @@ fn what_a_crate_offers_is_used() {
     assert!(stale.is_empty(), "these are used, or gone: {stale:?}");
 }
 
-/// Returns the name of the public item that a line defines.
 fn public_item(line: &str) -> Option<String> {
     let item = line.trim_start().strip_prefix("pub ")?;
     let mut words = item.split(' ').skip_while(|word| KEYWORDS.contains(word));

@@ -157,7 +157,6 @@ impl MadeChain {
         self.count("bytes")
     }
 
-    /// Returns a fact that is a number.
     pub fn count(&self, key: &str) -> u64 {
         self.facts[key].as_u64().unwrap_or(0)
     }

@@ -237,7 +237,6 @@ pub(crate) fn utxo_set(command: Command) -> Result<(u64, String)> {
     Ok((height, hash.to_string()))
 }
 
-/// Returns the run with the median time.
 pub(crate) fn median(mut all: Vec<Run>) -> Result<Run> {
     all.sort_by_key(|run| run.usage.elapsed);
     let runs = all.len();

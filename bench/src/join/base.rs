@@ -64,12 +64,10 @@ impl Base {
         Ok(base)
     }
 
-    /// Returns a fact that is a number.
     pub fn count(&self, key: &str) -> u64 {
         self.facts[key].as_u64().unwrap_or(0)
     }
 
-    /// Returns a fact that is a text.
     pub fn text(&self, key: &str) -> &str {
         self.facts[key].as_str().unwrap_or_default()
     }

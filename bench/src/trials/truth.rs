@@ -66,7 +66,6 @@ impl Truth {
         self.0.get(usize::try_from(height).ok()?)
     }
 
-    /// Returns the height of the tip.
     pub fn height(&self) -> u64 {
         self.0.len() as u64 - 1
     }

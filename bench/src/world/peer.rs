@@ -87,7 +87,6 @@ impl Peer {
         self.partial as u64
     }
 
-    /// Returns the answers to a message of ours.
     pub fn answers(&mut self, message: &Outgoing, now: Duration) -> Vec<Answer> {
         let at_once = |message| vec![Answer::Message(message, Duration::ZERO)];
         match Message::decode(message.command, &message.payload) {
@@ -252,7 +251,6 @@ fn exponential(mean: Duration, rng: &mut Rng) -> Duration {
     mean.mul_f64(-uniform.ln())
 }
 
-/// Returns the `version` of a peer that has all blocks.
 pub fn version() -> Outgoing {
     Outgoing::new(&Version {
         version: PROTOCOL_VERSION,

@@ -30,7 +30,6 @@ impl Slots {
         self.peers.entry(id).and_modify(|peer| peer.0 = slot);
     }
 
-    /// Returns whether it is time for a check.
     pub fn is_time(&mut self, now: Duration) -> bool {
         let is_time = now >= self.looked + LOOK_EVERY;
         if is_time {

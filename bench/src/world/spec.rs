@@ -92,7 +92,6 @@ impl PeerSpec {
 }
 
 impl WorldSpec {
-    /// Returns the bytes of the block at `height`.
     pub fn size(&self, height: usize) -> u64 {
         let mean = self.block_bytes;
         Rng::new(self.seed, height as u64).between(mean / 2, mean * 3 / 2)

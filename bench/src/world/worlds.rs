@@ -34,7 +34,6 @@ fn with(behaviour: Behaviour, from: u64, peer: PeerSpec) -> PeerSpec {
     PeerSpec { behaviour, from: Duration::from_secs(from), ..peer }
 }
 
-/// Returns the named worlds, for one method.
 pub fn named(method: Method) -> Vec<WorldSpec> {
     let honest = PeerSpec::honest;
     let ten = |rate: u64, millis| vec![honest(rate, millis); 10];

@@ -127,7 +127,6 @@ impl Tree {
         self.candidates.iter().copied().max_by(|a, b| self.compare(*a, *b))
     }
 
-    /// Returns whether `id` may be the tip.
     fn may_be_tip(&self, id: BlockId) -> bool {
         self.is_linked(id) && !self.is_failed(id)
     }

@@ -211,7 +211,6 @@ impl CoinsCache {
 
 const _: () = assert!(SHARDS.is_multiple_of(SECTIONS), "each shard is in one section");
 
-/// Returns the shards of a section.
 fn shards(section: usize) -> Range<usize> {
     const EACH: usize = SHARDS / SECTIONS;
     section * EACH..(section + 1) * EACH

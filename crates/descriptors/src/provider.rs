@@ -102,7 +102,6 @@ impl Provider {
         self.trees.insert(info.output_key().to_x_only_public_key().serialize(), tree);
     }
 
-    /// Returns the key with a hash.
     pub(super) fn key(&self, hash: &[u8]) -> Option<&[u8]> {
         self.keys.get(&hash160::Hash::from_slice(hash).ok()?).map(Vec::as_slice)
     }

@@ -163,7 +163,6 @@ impl Disk {
         }
     }
 
-    /// Returns the length of the file `path` in bytes.
     pub fn len(&self, path: impl AsRef<Path>) -> Result<u64> {
         let path = path.as_ref();
         let metadata = fs::metadata(path);
@@ -295,7 +294,6 @@ impl File {
         &self.path
     }
 
-    /// Returns the length of the file in bytes.
     pub fn len(&self) -> Result<u64> {
         let metadata = self.inner.metadata();
         Ok(metadata.map_err(|e| StoreError::io(&self.path, "read the length", e))?.len())

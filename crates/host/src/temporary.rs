@@ -49,7 +49,6 @@ impl TemporaryDir {
         Ok(Self(path))
     }
 
-    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }

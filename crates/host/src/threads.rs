@@ -107,7 +107,6 @@ impl<M> Crew<'_, M> {
         self.halt
     }
 
-    /// Returns whether all threads are to end.
     pub fn is_halted(&self) -> bool {
         self.halt.load(Relaxed)
     }

@@ -97,7 +97,6 @@ pub fn check_files(disk: &Disk, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the basic filter of a block.
 pub fn filter_of(block: &Block) -> Vec<u8> {
     let scripts = block.view.output_count() + block.spent.len();
     let mut filter = BasicFilter::new(&block.stored.hash, scripts);

@@ -73,7 +73,6 @@ impl<'a> BasicFilter<'a> {
     }
 }
 
-/// Returns the key of the hashes in the filter of a block.
 pub fn siphash_key(block: &Hash) -> SipKey {
     let word = |at: usize| {
         let bytes: [u8; 8] = block.0[at..at + 8].try_into().expect("8 bytes");

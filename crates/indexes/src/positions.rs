@@ -99,7 +99,6 @@ pub fn add_spends(block: &Block, keys: SipKeys, to: &mut SortBuffer<'_, SPEND_BY
     );
 }
 
-/// Returns the keys that `txospenderindex` has for a block.
 pub fn spend_keys(block: &Block, keys: SipKeys) -> Vec<Vec<u8>> {
     let mut all = Vec::with_capacity(block.view.input_count());
     let pos = block.stored.pos();

@@ -79,7 +79,6 @@ struct Stamp {
 }
 
 impl IndexReader {
-    /// Returns the reader of the indexes in the network's directory `dir`.
     pub fn new(disk: &Disk, dir: &Path) -> Self {
         Self { disk: disk.clone(), dir: dir.to_path_buf(), opened: Default::default() }
     }

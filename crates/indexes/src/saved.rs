@@ -38,7 +38,6 @@ pub struct SavedSort {
 }
 
 impl SavedSort {
-    /// Returns the bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         seal(MAGIC, |out| {
             out.extend_from_slice(&self.last.0);

@@ -26,7 +26,6 @@ const BUCKET_BYTES: usize = 1024;
 
 /// How entries of `N` bytes are ordered and written.
 pub trait Entry<const N: usize>: Sync {
-    /// Returns the first byte of all keys.
     fn first_byte(&self) -> u8;
     /// Returns the order of two entries: first by their first eight bytes, which are hashes. Of
     /// entries with the same key, the last one counts.
@@ -97,7 +96,6 @@ impl<const N: usize> Sorter<N> {
         SortBuffer { sorter: self, buckets: vec![Vec::new(); self.parts.parts()], failed: None }
     }
 
-    /// Returns the number of bytes of all entries.
     pub fn bytes(&self) -> u64 {
         (0..self.parts.parts()).map(|part| self.parts.bytes(part)).sum()
     }

@@ -63,7 +63,6 @@ fn read_number(cursor: &mut Cursor) -> Result<i64, ParseError> {
 }
 
 impl Change {
-    /// Returns what `block` changes.
     pub fn of(block: &Block, network: &Network) -> Self {
         let mut change = Self { coins: MuHash::new(), totals: Totals::default() };
         change.totals.subsidy = subsidy(block.stored.height, network);

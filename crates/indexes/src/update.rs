@@ -294,7 +294,6 @@ impl IndexWork<'_> {
         self.node.ledger().active.height()
     }
 
-    /// Returns the places of all blocks.
     fn places(&self) -> Places {
         let blocks = self.blocks.iter().map(StoredBlock::pos).collect();
         Places { from: self.from, blocks }

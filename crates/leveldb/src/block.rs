@@ -135,7 +135,6 @@ impl Block {
         if entry >= self.entries_end { Err(BadBlock(at)) } else { Ok(entry) }
     }
 
-    /// Returns the number of restarts.
     pub(super) fn restarts(&self) -> usize {
         self.restarts
     }
@@ -350,7 +349,6 @@ impl BlockCursor {
         self.entry
     }
 
-    /// Returns the block of the cursor.
     pub(super) fn block(&self) -> Block {
         self.block
     }

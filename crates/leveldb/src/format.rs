@@ -348,12 +348,10 @@ pub(super) fn parse_name(name: &str) -> Option<FileName> {
     }
 }
 
-/// Returns the path of the table with this number.
 pub(super) fn table_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.ldb"))
 }
 
-/// Returns the path of the log with this number.
 pub(super) fn log_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.log"))
 }

@@ -80,7 +80,6 @@ impl SortedRun {
         self.tables.iter().map(|table| table.bytes).sum()
     }
 
-    /// Returns all tables with their level.
     pub(super) fn level_tables(&self) -> impl Iterator<Item = LevelTable> {
         self.tables.iter().map(|table| LevelTable { level: self.level, table: table.clone() })
     }
@@ -124,7 +123,6 @@ impl Version {
         Ok(Self { runs })
     }
 
-    /// Returns all tables with their levels.
     pub(super) fn tables(&self) -> impl Iterator<Item = LevelTable> {
         self.runs.iter().flat_map(SortedRun::level_tables)
     }

@@ -138,7 +138,6 @@ impl Wanted {
         self.awaited().next().filter(|block| *block == first)
     }
 
-    /// Returns whether a block is wanted.
     #[cfg(test)]
     pub(super) fn is_wanted(&self, block: BlockId) -> bool {
         let mut rest = self.lanes.iter().flat_map(|lane| &self.blocks[lane.rest.clone()]);

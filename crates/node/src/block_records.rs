@@ -109,7 +109,6 @@ impl BlockRecords {
     }
 }
 
-/// Returns the record of a block of which only the header is known.
 pub fn record_of_header(tree: &Tree, id: BlockId) -> IndexRecord {
     let node = tree.node(id);
     let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);

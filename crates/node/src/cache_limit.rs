@@ -36,7 +36,6 @@ pub struct CacheLimit {
 }
 
 impl CacheLimit {
-    /// Returns a limit of this many bytes.
     pub fn new(dbcache_bytes: usize, squeeze: Arc<Squeeze>) -> Self {
         Self { share: InOrderShare::full(dbcache_bytes), squeeze }
     }

@@ -151,7 +151,6 @@ impl Ledger {
         }
     }
 
-    /// Returns the record of a block.
     pub fn record(&self, id: BlockId) -> &IndexRecord {
         self.records.get(id)
     }

@@ -120,7 +120,6 @@ pub fn write_index(
     }
 }
 
-/// Returns the index entry of a block.
 pub fn index_entry(tree: &Tree, id: BlockId, record: IndexRecord) -> IndexEntry {
     let node = tree.node(id);
     IndexEntry { hash: node.hash, header: tree.header(id), height: node.height, record }

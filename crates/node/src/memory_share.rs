@@ -171,7 +171,6 @@ impl InOrderShare {
         }
     }
 
-    /// Returns the bytes that all of this takes.
     fn bytes(&self) -> u64 {
         let blocks = (self.blocks_ahead + self.blocks_in_flight) as u64;
         let cache = (self.cache_bytes as u64).saturating_mul(IN_ORDER_PERCENT) / 100;

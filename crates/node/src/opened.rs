@@ -320,7 +320,6 @@ impl Node {
         }
     }
 
-    /// Returns the options that the directory was opened with.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -335,7 +334,6 @@ impl Node {
         &self.dir
     }
 
-    /// Returns the block and undo files.
     pub fn files(&self) -> &BlockFiles {
         &self.parts.files
     }
@@ -422,7 +420,6 @@ impl Node {
         self.dir
     }
 
-    /// Returns the record of a block.
     pub fn record(&self, id: BlockId) -> &IndexRecord {
         self.ledger.record(id)
     }

@@ -281,7 +281,6 @@ impl Options {
         }
     }
 
-    /// Returns these options with a hints file.
     pub fn with_hints(mut self, path: impl Into<PathBuf>) -> Self {
         self.swiftsync.hints = Some(path.into());
         self
@@ -299,7 +298,6 @@ impl Options {
         self.swiftsync.has_claim() && self.assumevalid != AssumeValid::Nothing
     }
 
-    /// Returns the network's own directory in the data directory.
     pub fn network_dir(&self) -> PathBuf {
         self.datadir.join(self.network.subdirectory)
     }

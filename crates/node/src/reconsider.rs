@@ -47,12 +47,10 @@ pub struct Doubtful {
 }
 
 impl Doubtful {
-    /// Returns whether nothing is to be reconsidered.
     pub fn is_none(&self) -> bool {
         self.marked == 0 && self.left_out == 0
     }
 
-    /// Returns words for the marked blocks.
     fn marked_words(&self) -> String {
         let from = thousands(u64::from(self.marked_from));
         format!("{} from height {from} on", counted(self.marked, ["block", "blocks"]))

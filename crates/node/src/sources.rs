@@ -196,7 +196,6 @@ impl Sources {
         self.files[place.file as usize].read(place.offset, place.len)
     }
 
-    /// Returns a refusal of the bytes at a place.
     pub fn refusal(&self, place: SourcePlace, reason: impl Into<String>) -> Refusal {
         let file = &self.files[place.file as usize];
         Refusal {

@@ -44,7 +44,6 @@ impl Moved {
         self.at.store(unix_time(), Relaxed);
     }
 
-    /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }

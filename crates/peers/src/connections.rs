@@ -144,7 +144,6 @@ impl Connections {
         self.secret
     }
 
-    /// Returns the manager of all peers.
     pub fn manager(&mut self) -> &mut PeerManager {
         &mut self.manager
     }
@@ -182,7 +181,6 @@ impl Connections {
         self.carry_out(actions, observer);
     }
 
-    /// Returns the reports on all peers.
     pub fn reports(&mut self) -> Vec<PeerReport> {
         for id in self.links.keys() {
             let speed = self.manager.schedule().speed(*id);

@@ -185,7 +185,6 @@ impl Dialer {
         matches!(self.roles.0.get(&id), Some(Role::Feeler(_)))
     }
 
-    /// Returns why there is a connection to the peer.
     pub fn connection_type(&self, id: PeerId) -> ConnectionType {
         let role = self.roles.0.get(&id);
         role.map_or(ConnectionType::Automatic, Role::connection_type)

@@ -145,7 +145,6 @@ impl EarlyBlocks {
         self.remove(id).map(|(from, held)| (id, from, held))
     }
 
-    /// Returns whether there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }

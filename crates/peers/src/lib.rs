@@ -218,7 +218,6 @@ impl Peers {
         Adding::new(inner, |progress| progress.download = Some(self.traffic.download()))
     }
 
-    /// Returns a report on each peer.
     pub fn reports(&self) -> Vec<PeerReport> {
         self.connections().reports()
     }

@@ -99,7 +99,6 @@ impl Reports {
         }
     }
 
-    /// Returns the report on a peer.
     pub fn get(&self, id: PeerId) -> Option<&PeerReport> {
         self.0.get(&id)
     }

@@ -90,7 +90,6 @@ impl ThreadStates {
         }
     }
 
-    /// Returns whether threads mostly waited for the disk.
     pub fn waits_for_disk(self) -> bool {
         self.blocked_percent().is_some_and(|percent| percent > 50)
     }

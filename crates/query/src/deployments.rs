@@ -72,7 +72,6 @@ struct Buried {
     height: u32,
 }
 
-/// Returns the deployments as they are after the block `id`.
 fn deployments(committed: &Committed, id: BlockId, network: &Network) -> Vec<(&'static str, Json)> {
     let next = committed.tree.node(id).height + 1;
     let buried = [

@@ -45,7 +45,6 @@ impl From<SyncError> for RpcError {
 }
 
 impl RpcError {
-    /// Returns an error with this code.
     pub fn new(code: i32, message: impl Display) -> Self {
         Self { code, message: message.to_string() }
     }

@@ -58,7 +58,6 @@ pub fn filter(
     found.ok_or_else(|| missing(block.was_connected, state))
 }
 
-/// Returns the error for a filter that the index does not have.
 pub fn missing(was_connected: bool, state: IndexSummary) -> RpcError {
     let (code, why) = if !was_connected {
         (RPC_INVALID_ADDRESS_OR_KEY, "Block was not connected to active chain.")

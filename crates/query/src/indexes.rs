@@ -222,7 +222,6 @@ fn read(blocks: &BlockReader, place: TxPlace) -> Option<Found> {
 }
 
 impl Found {
-    /// Returns the transaction.
     pub fn tx(&self) -> TxView<'_> {
         self.view.tx(0)
     }

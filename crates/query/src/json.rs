@@ -9,7 +9,6 @@ use serde_json::value::{RawValue, to_raw_value};
 /// JSON text.
 pub type Json = Box<RawValue>;
 
-/// Returns the JSON text of a value.
 pub fn json(value: &impl Serialize) -> Json {
     to_raw_value(value).expect("plain data has a JSON text")
 }

@@ -58,7 +58,6 @@ pub fn methods() -> &'static [Method] {
     METHODS
 }
 
-/// Returns the method with this name.
 pub fn find(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
 }

@@ -104,7 +104,6 @@ impl Request<'_> {
         self.source.look(look).map_err(|error| failed(&error))
     }
 
-    /// Returns the result of `look` for the block with a hash.
     fn look_at<T>(
         &self,
         text: &str,
@@ -115,7 +114,6 @@ impl Request<'_> {
         found.ok_or_else(|| RestAnswer::not_found(format!("{text} not found")))
     }
 
-    /// Returns the answer of a method of RPC.
     fn call(&self, method: &str, params: &[serde_json::Value]) -> Answer {
         let method = find(method).expect("a method of ours");
         let answer = call(self.source, method, params, (self.stop, self.waiting));
@@ -137,7 +135,6 @@ fn hash(text: &str) -> Result<Hash, RestAnswer> {
     text.parse().map_err(|_| RestAnswer::bad(format!("Invalid hash: {text}")))
 }
 
-/// Returns the number of headers that is asked for.
 fn header_count(text: &str) -> Result<usize, RestAnswer> {
     let count = unsigned(text).filter(|count| (1..=HEADERS_MAX as u64).contains(count));
     count.map(|count| count as usize).ok_or_else(|| {

@@ -106,7 +106,6 @@ impl BlockScan<'_> {
         Ok(json(&Scanned { from_height: first, to_height, relevant_blocks, completed }))
     }
 
-    /// Returns the hashes of the blocks that match.
     fn matching(&self, blocks: &[At], wanted: &WantedScripts) -> Result<Vec<String>, RpcError> {
         let source = self.call.source;
         let has_any = |(height, hash): &At| {

@@ -26,7 +26,6 @@ pub struct StoredBlock {
 }
 
 impl StoredBlock {
-    /// Returns where the block `id` is stored.
     pub fn new(committed: &Committed, id: BlockId) -> Self {
         let record = committed.record(id);
         let has_data = record.status.has(BlockStatus::BLOCK_HAVE_DATA);
@@ -40,7 +39,6 @@ impl StoredBlock {
         }
     }
 
-    /// Returns whether the undo data of the block is stored.
     pub fn has_undo(&self) -> bool {
         self.undo_pos.is_some()
     }

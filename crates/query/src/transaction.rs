@@ -161,7 +161,6 @@ impl Serialize for Transaction<'_> {
     }
 }
 
-/// Returns the fee of a transaction that spends `coins`.
 pub fn fee(tx: TxView, coins: &[Coin]) -> i64 {
     let paid: i64 = coins.iter().map(|coin| coin.amount as i64).sum();
     paid - tx.outputs().map(|output| output.value()).sum::<i64>()
@@ -202,7 +201,6 @@ pub fn script_of(coin: &Coin, chain: Chain) -> ScriptPubKey {
     ScriptPubKey::new(&script_bytes(coin), chain)
 }
 
-/// Returns the script of a coin.
 pub fn script_bytes(coin: &Coin) -> Vec<u8> {
     let mut script = Vec::new();
     coin.script.decompress_into(&mut script);

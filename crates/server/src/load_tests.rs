@@ -100,7 +100,6 @@ fn connections_beyond_the_most_make_room_for_a_call() {
     }
 }
 
-/// Returns values of some bytes.
 fn values(kind: ArgKind, bytes: usize) -> Vec<String> {
     let text = format!(r#""{}""#, "z".repeat(bytes));
     match kind {

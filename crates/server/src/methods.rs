@@ -45,7 +45,6 @@ impl Method {
         }
     }
 
-    /// Returns the parameters.
     pub fn args(self) -> &'static [Arg] {
         match self {
             Self::Own(own) => own.args,
@@ -111,7 +110,6 @@ const LONG: &[&str] = &[
     "verifytxoutproof",
 ];
 
-/// Returns the method of this name.
 pub(crate) fn find(name: &str) -> Option<Method> {
     let own = OWN.iter().find(|method| method.name == name).map(Method::Own);
     own.or_else(|| apus_query::find(name).map(Method::Query))
@@ -146,7 +144,6 @@ fn help(call: &Call) -> Result<Json, RpcError> {
     Ok(json(&text.trim_end()))
 }
 
-/// Returns the parameters.
 fn echo(call: &Call) -> Result<Json, RpcError> {
     Ok(json(&call.params))
 }

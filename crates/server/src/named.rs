@@ -6,7 +6,6 @@ use apus_query::error::RPC_INVALID_PARAMETER;
 use apus_query::params::Arg;
 use serde_json::{Map, Value};
 
-/// Returns the parameters by place.
 pub(crate) fn by_place(given: Vec<(String, Value)>, args: &[Arg]) -> Result<Vec<Value>, RpcError> {
     let wrong = |what: String| Err(RpcError::new(RPC_INVALID_PARAMETER, what));
     let mut left: Vec<(String, Value)> = Vec::new();

@@ -75,7 +75,6 @@ pub(crate) fn getnettotals(call: &Call) -> Result<Json, RpcError> {
     Ok(json(&Totals { totalbytesrecv, totalbytessent, timemillis, uploadtarget }))
 }
 
-/// Returns the state of the network.
 pub(crate) fn getnetworkinfo(call: &Call) -> Result<Json, RpcError> {
     /// Blocks that wait to be announced, and may be.
     #[derive(Default, Serialize)]

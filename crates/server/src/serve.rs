@@ -133,7 +133,6 @@ impl Server {
         Ok(Self { runtime: Some(runtime), addresses, rpc, ended, connections, _cookie: cookie })
     }
 
-    /// Returns the addresses that the server listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

@@ -89,7 +89,6 @@ impl Threads {
         }
     }
 
-    /// Returns the number of threads for quick calls.
     pub fn quick(threads: usize) -> usize {
         threads.div_ceil(2).max(1)
     }
@@ -177,7 +176,6 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns the bytes that are free.
     #[cfg(test)]
     pub fn free(&self) -> usize {
         self.left.available_permits() * UNIT

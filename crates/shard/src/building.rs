@@ -135,7 +135,6 @@ impl<'a> Building<'a> {
         })
     }
 
-    /// Returns the block at a height of the job.
     fn id(&self, height: u32) -> BlockId {
         self.chain.at(height).expect("the job has all headers up to its end")
     }

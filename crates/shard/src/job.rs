@@ -191,7 +191,6 @@ impl Job {
         Counts { spans: span_ends.len(), partitions, buckets }
     }
 
-    /// Returns the number of tasks of a stage.
     pub fn count(&self, stage: Stage) -> usize {
         let Counts { spans, partitions, buckets } = self.counts();
         match stage {
@@ -229,12 +228,10 @@ impl Job {
         heights.start.min(end)..heights.end.min(end)
     }
 
-    /// Returns the block at `height` of the best chain.
     pub fn block(&self, chain: &ActiveChain, height: u32) -> BlockId {
         chain.at(height).expect("the job has all headers up to its end")
     }
 
-    /// Returns the length in bytes of the block at `height`.
     pub fn len_of(&self, height: u32) -> u32 {
         self.places[height as usize - 1].len
     }
@@ -246,7 +243,6 @@ impl Job {
         (Path::new(&self.manifest.blocks_url).join(name), offset)
     }
 
-    /// Returns the error for the block at `height`.
     pub fn error_at(&self, height: u32, what: String) -> StoreError {
         let (path, offset) = self.place_of(height);
         StoreError::corrupt(path, offset, format!("block {height}: {what}"))

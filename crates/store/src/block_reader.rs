@@ -222,7 +222,6 @@ mod tests {
 
     const MAGIC: [u8; 4] = [1, 2, 3, 4];
 
-    /// Returns files in `directory` with one block, and its position.
     fn one_block(disk: &Disk, directory: &Path) -> (BlockFiles, FlatFilePos) {
         let key = Obfuscation::NONE;
         let options = BlockFilesOptions::default();

@@ -45,7 +45,6 @@ impl SourceFile {
         FileScan::open(&self.path, magic, self.obfuscation)
     }
 
-    /// Returns the file `path` with this number, in a directory with this obfuscation.
     pub(super) fn of_directory(number: u32, path: &Path, obfuscation: Obfuscation) -> Result<Self> {
         let len = Disk::new().open_read(path)?.len()?;
         Ok(Self { path: path.into(), len, obfuscation, number: Some(number) })

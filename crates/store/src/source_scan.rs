@@ -42,7 +42,6 @@ impl<'a> SourceScan<'a> {
         Self { files, magic, next: 0, current: None, headers_only: false }
     }
 
-    /// Returns the scan for headers only.
     pub(super) fn headers_only(self) -> Self {
         Self { headers_only: true, ..self }
     }

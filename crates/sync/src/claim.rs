@@ -75,7 +75,6 @@ impl Claim {
         }
     }
 
-    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         match self {
             Self::Hints(hints) => &hints.path,
@@ -132,12 +131,10 @@ impl Claim {
         }
     }
 
-    /// Returns the error for wrong hints.
     pub fn of_hints(&self, error: HintsError) -> SyncError {
         SyncError::Hints { path: self.path().to_path_buf(), error }
     }
 
-    /// Returns the error for a wrong snapshot.
     pub fn of_snapshot(&self, error: SnapshotError) -> SyncError {
         SyncError::Snapshot { path: self.path().to_path_buf(), error }
     }

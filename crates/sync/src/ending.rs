@@ -34,7 +34,6 @@ impl<'a> Ending<'a> {
         Self { refusals: &[], difference: node.shared().scripts.difference(), loaded: None }
     }
 
-    /// Returns `error` with all contexts.
     pub fn explain(&self, error: SyncError) -> SyncError {
         self.contexts(&error).iter().fold(error, SyncError::with)
     }

@@ -63,7 +63,6 @@ impl HintsFile {
         *self.digest.get_or_init(|| sha256d(self.bytes.as_ref()))
     }
 
-    /// Returns the error for hints of this file that are wrong.
     pub fn error(&self, error: HintsError) -> SyncError {
         SyncError::Hints { path: self.path.clone(), error }
     }

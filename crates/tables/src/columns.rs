@@ -31,7 +31,6 @@ impl ExportTable {
         }
     }
 
-    /// Returns the table's name and columns.
     pub fn layout(self) -> &'static Table {
         match self {
             Self::Coins => &COINS,

@@ -166,7 +166,6 @@ fn lock<S: Sink>(state: &Mutex<LineState<S>>) -> MutexGuard<'_, LineState<S>> {
 }
 
 impl<S: Sink> LineState<S> {
-    /// Returns whether all `items` items are written.
     fn is_done(&self, items: usize) -> bool {
         self.joined == items && self.written == self.batches
     }

@@ -202,7 +202,6 @@ impl<'a> Work<'a> {
         Ok(Self { options, asked, disk: Disk::new(), chain, pool, watch })
     }
 
-    /// Returns the numbers of the ranges to work on.
     fn numbers(&self) -> Result<std::ops::Range<u32>, SyncError> {
         let count = self.chain.height() / self.asked.blocks + 1;
         match self.asked.only {

@@ -5,7 +5,6 @@ use apus_node::error::SyncError;
 
 /// Rows in order, divided into items that any thread may read independently.
 pub(super) trait Source: Sync {
-    /// Returns the number of items.
     fn items(&self) -> usize;
 
     /// Adds the rows of the item at `index` to `batch`. No item is read twice.

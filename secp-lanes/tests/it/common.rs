@@ -88,7 +88,6 @@ impl Check {
         }
     }
 
-    /// Returns a valid check of any kind.
     pub fn valid(random: &mut Random) -> Self {
         match random.below(8) {
             0..=2 => Self::ecdsa(random, true),

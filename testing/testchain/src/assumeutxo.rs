@@ -145,7 +145,6 @@ impl ListedChain {
         Self { blocks: Vec::new(), tip }
     }
 
-    /// Returns the base block.
     pub fn base(&self) -> &Parent {
         &self.tip
     }

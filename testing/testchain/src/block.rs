@@ -41,7 +41,6 @@ pub fn median_time(times: &[u32]) -> u32 {
     sorted[sorted.len() / 2]
 }
 
-/// Returns the median time past of the block at `height` of the chain of `seed`.
 pub fn median_time_past(seed: u64, height: u32) -> u32 {
     let times: Vec<_> = (height.saturating_sub(10)..=height).map(|h| block_time(seed, h)).collect();
     median_time(&times)

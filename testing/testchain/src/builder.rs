@@ -35,7 +35,6 @@ impl Parent {
         median_time(&self.times)
     }
 
-    /// Returns the block's time.
     pub fn time(&self) -> u32 {
         self.times.last().copied().expect("a block has a time")
     }
@@ -76,12 +75,10 @@ impl Builder {
         }
     }
 
-    /// Returns the height of the block.
     pub fn height(&self) -> u32 {
         self.parent.height + 1
     }
 
-    /// Returns the parent of the block.
     pub fn parent(&self) -> &Parent {
         &self.parent
     }

@@ -31,12 +31,10 @@ impl Chain {
         Chain { original: spec, blocks, generator }
     }
 
-    /// Returns the height of the tip.
     pub fn height(&self) -> u32 {
         self.generator.height()
     }
 
-    /// Returns the hash of the tip.
     pub fn tip(&self) -> BlockHash {
         self.generator.tip()
     }

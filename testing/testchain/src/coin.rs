@@ -52,7 +52,6 @@ impl Coin {
         }
     }
 
-    /// Returns the coin's outpoint.
     pub fn outpoint(&self) -> OutPoint {
         OutPoint::new(Txid::from_byte_array(self.txid), u32::from(self.vout))
     }

@@ -73,7 +73,6 @@ impl Keys {
         }
     }
 
-    /// Returns the number of keys.
     pub fn count(&self) -> u32 {
         self.keys.count()
     }

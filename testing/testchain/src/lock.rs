@@ -188,19 +188,16 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Returns the output script.
     pub fn script(self, keys: &Keys) -> ScriptBuf {
         self.script_of(&keys.ring_of(self.keys().collect()))
     }
 
-    /// Returns the output script.
     pub(crate) fn script_of(self, keys: &Ring<'_>) -> ScriptBuf {
         let mut script = Vec::with_capacity(80);
         self.write_script(keys, &mut script);
         ScriptBuf::from(script)
     }
 
-    /// Returns the indices of its keys.
     pub(crate) fn keys(self) -> impl Iterator<Item = u32> {
         (0..self.kind.keys()).map(move |i| self.key.wrapping_add(i))
     }

@@ -334,7 +334,6 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the kind and the life of an output.
     fn draw_output(&mut self) -> (Kind, Option<u32>) {
         let mut kind = self.spec.mix.draw(self.rng);
         let mut life = draw_life(self.rng, self.spec);

@@ -41,7 +41,6 @@ impl Rng {
         }
     }
 
-    /// Returns a number in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }

@@ -41,7 +41,6 @@ impl Series {
         Series { count, side, high: table(b" high "), low: table(b" low ") }
     }
 
-    /// Returns the number of secrets.
     pub fn count(&self) -> u32 {
         self.count
     }

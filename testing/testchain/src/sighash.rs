@@ -83,7 +83,6 @@ impl<'a> Messages<'a> {
         &self.outputs[self.output_starts[0]..]
     }
 
-    /// Returns output `i`, if there is one.
     fn output(&self, i: usize) -> Option<&[u8]> {
         let end = self.output_starts.get(i + 1)?;
         Some(&self.outputs[self.output_starts[i]..*end])

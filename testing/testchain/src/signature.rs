@@ -60,7 +60,6 @@ impl Der {
 }
 
 impl Nonce {
-    /// Returns the nonces with these numbers.
     pub fn batch(series: &Series, indices: &[u32]) -> Vec<Nonce> {
         let secrets: Vec<_> = indices.iter().map(|&index| series.secret(index)).collect();
         let inverses = invert(&secrets);

@@ -195,7 +195,6 @@ impl Mix {
         unusual.then(|| HASH_TYPES[rng.below(u64::from(self.hash_types)) as usize])
     }
 
-    /// Returns a kind at random.
     pub(crate) fn draw(&self, rng: &mut Rng) -> Kind {
         let mut left = rng.below(self.total);
         for kind in ALL_KINDS {

@@ -30,7 +30,6 @@ impl Random {
         choices[self.below(choices.len())]
     }
 
-    /// Returns `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }

@@ -56,7 +56,6 @@ impl ServedChain {
         self.headers.len() - 1
     }
 
-    /// Returns the header at a height.
     pub fn header(&self, height: usize) -> &Header {
         &self.headers[height]
     }
@@ -66,7 +65,6 @@ impl ServedChain {
         self.heights.get(hash).copied()
     }
 
-    /// Returns the bytes of the block at a height.
     pub fn block(&self, height: usize) -> Vec<u8> {
         (self.read)(height)
     }
@@ -219,7 +217,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

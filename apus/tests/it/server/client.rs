@@ -103,7 +103,6 @@ impl Running {
         peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
-    /// Returns the number of its open files and connections.
     pub fn open_files(&self) -> usize {
         std::fs::read_dir(self.proc("fd")).unwrap().count()
     }

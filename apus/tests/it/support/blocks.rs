@@ -7,7 +7,6 @@ use apus_wire::{BlockView, Chain, Network, genesis_block};
 use bitcoin::block::Block;
 use bitcoin::hashes::Hash as _;
 
-/// Returns the genesis block as the parent of others.
 pub fn genesis_parent() -> Parent {
     let bytes = genesis_block(&Network::new(Chain::Regtest));
     let view = BlockView::parse(&bytes).unwrap();
@@ -34,12 +33,10 @@ pub fn mutated(block: &Block) -> Block {
     mutated
 }
 
-/// Returns the hash of a block.
 pub fn hash(block: &Block) -> Hash {
     Hash(block.block_hash().to_byte_array())
 }
 
-/// Returns the bytes of blocks.
 pub fn bytes<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Vec<Vec<u8>> {
     blocks.into_iter().map(encode_block).collect()
 }

@@ -29,7 +29,6 @@ impl Faults {
         Arc::new(Self { fault: Some(fault), ..Self::default() })
     }
 
-    /// Returns `disk` with these faults.
     pub fn on(self: &Arc<Self>, disk: Disk) -> Disk {
         let faults = Arc::clone(self);
         let hook: Arc<Hook> = Arc::new(move |call, path| faults.ask(call, path));
@@ -41,7 +40,6 @@ impl Faults {
         self.counts.lock().unwrap().clone()
     }
 
-    /// Returns the paths of the calls that failed.
     pub fn failed(&self) -> Vec<PathBuf> {
         self.failed.lock().unwrap().clone()
     }

@@ -112,7 +112,6 @@ impl Judge {
         }
     }
 
-    /// Returns the height and hash of the tip.
     pub fn tip(&self) -> (u32, Hash) {
         let chain = self.manager.active_chain();
         let tip = chain.tip();

@@ -17,7 +17,6 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Returns all listed chains.
     pub fn all() -> [Self; 3] {
         [chain_110(), chain_200(), chain_299()].map(Self::of)
     }

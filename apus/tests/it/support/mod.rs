@@ -69,7 +69,6 @@ pub fn with_genesis(chain: &apus_testchain::Chain) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// Returns the hash of a block.
 pub fn hash_of(block: &[u8]) -> Hash {
     apus_hash::sha256d(&block[..80])
 }

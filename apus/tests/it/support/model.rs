@@ -94,7 +94,6 @@ impl Model {
         self.blocks[1..=height as usize].iter().map(of_block).collect()
     }
 
-    /// Returns the bytes of a hints file for `height`.
     pub fn hints_file(&self, height: u32, format: Format) -> Vec<u8> {
         encode(&self.hints(height, format.numbering()), format)
     }

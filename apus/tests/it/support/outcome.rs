@@ -35,7 +35,6 @@ impl Outcome {
         Self::of(place, summary)
     }
 
-    /// Returns the height of the tip.
     pub fn height(&self) -> u32 {
         self.summary.height
     }

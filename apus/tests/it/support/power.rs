@@ -21,7 +21,6 @@ pub fn counted() -> (Disk, Arc<PowerCut>) {
     (Disk::with_power_cut(Arc::clone(&counter)), counter)
 }
 
-/// Returns a disk with this power cut.
 pub fn failing(power: &Arc<PowerCut>) -> Disk {
     Disk::with_power_cut(Arc::clone(power))
 }

@@ -63,7 +63,6 @@ impl Snapshot {
         Self { magic: network.magic, base, count, coins, tail: Vec::new() }
     }
 
-    /// Returns the bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = b"utxo\xff\x02\x00".to_vec();
         bytes.extend(self.magic);
@@ -81,7 +80,6 @@ impl Snapshot {
         bytes
     }
 
-    /// Returns the coins by outpoint.
     pub fn by_outpoint(&self) -> BTreeMap<OutPoint, Coin> {
         self.coins.iter().cloned().collect()
     }

@@ -64,7 +64,6 @@ impl Proof<'_> {
         Err(Unproved { error, may_be_blocks: is_none, lacks_undo })
     }
 
-    /// Returns the summary of a proof that was stopped.
     pub fn interrupted(&self, node: &mut Node) -> Summary {
         Summary { coins: None, ..summary(node, self.started, true) }
     }

@@ -237,7 +237,6 @@ impl Work<'_> {
     }
 }
 
-/// Returns the coin of an output of a block.
 fn coin_of(view: &BlockView<&[u8]>, tx: usize, vout: u32, height: u32) -> Coin {
     let output = view.tx(tx).output(vout as usize);
     Coin::new(output.value().unsigned_abs(), output.script(), height, tx == 0)

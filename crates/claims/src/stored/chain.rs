@@ -232,7 +232,6 @@ fn active_chain(
     Ok(blocks)
 }
 
-/// Returns the block of an index entry.
 fn stored(entry: &IndexEntry) -> StoredBlock {
     StoredBlock {
         hash: entry.hash,

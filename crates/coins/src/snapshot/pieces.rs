@@ -125,7 +125,6 @@ impl<'a> SnapshotPieces<'a> {
 }
 
 impl<'a> SnapshotPiece<'a> {
-    /// Returns the bytes of the piece.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

@@ -274,7 +274,6 @@ impl Survivors {
         StoreError::new(self.slots.path(), what)
     }
 
-    /// Returns the number of slots.
     pub(super) fn slots(&self) -> usize {
         self.slots.parts()
     }

@@ -155,7 +155,6 @@ proptest! {
     }
 }
 
-/// Returns the coins of a cache and its tables.
 fn unspent(cache: &CoinsCache, tables: &BTreeMap<OutPoint, Coin>) -> BTreeMap<OutPoint, Coin> {
     let all = (0..60u8)
         .flat_map(|txid| (0..3).map(move |vout| OutPoint { txid: Hash([txid; 32]), vout }));

@@ -19,7 +19,6 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Returns a part that has all its bytes in the file.
     pub(super) fn in_file(extents: Vec<Extent>) -> Self {
         Self { memory: None, held: 0, extents }
     }

@@ -16,7 +16,6 @@ pub struct SavedParts {
 }
 
 impl SavedParts {
-    /// Returns the number of parts.
     pub fn parts(&self) -> usize {
         self.counts.len()
     }

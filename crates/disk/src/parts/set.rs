@@ -70,7 +70,6 @@ impl Parts {
         Self { part_bytes, parts, out, forgotten: Mutex::new(forgotten) }
     }
 
-    /// Returns the number of parts.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }

@@ -33,7 +33,6 @@ pub(super) struct Content {
 }
 
 impl Default for Content {
-    /// Returns the content of a new file.
     fn default() -> Self {
         Self { synced: Some(Vec::new()), ..Self::unread() }
     }
@@ -54,7 +53,6 @@ impl Content {
         self.unsynced.push(change);
     }
 
-    /// Returns the number of changes so far.
     pub(super) fn changes(&self) -> usize {
         self.before + self.unsynced.len()
     }
@@ -146,7 +144,6 @@ impl Content {
 }
 
 impl Change {
-    /// Returns the length of a file of `len` bytes after the change.
     fn len_after(&self, len: usize) -> usize {
         match self {
             Change::Write { bytes, .. } if bytes.is_empty() => len,

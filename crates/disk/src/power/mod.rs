@@ -86,7 +86,6 @@ impl PowerCut {
         self.lock().steps
     }
 
-    /// Returns whether the power has failed.
     pub fn is_off(&self) -> bool {
         self.steps() >= self.cut_at
     }

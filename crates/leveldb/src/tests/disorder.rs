@@ -4,7 +4,6 @@ use super::*;
 use crate::block::{Block, BlockCursor};
 use crate::format::{FOOTER_BYTES, Handle, mask, read_footer};
 
-/// Returns the ranges of the data blocks of a table.
 fn data_blocks(table: &[u8]) -> Vec<std::ops::Range<usize>> {
     let range = |handle: Handle| handle.offset as usize..(handle.offset + handle.size) as usize;
     let footer = read_footer(&table[table.len() - FOOTER_BYTES..]).unwrap();

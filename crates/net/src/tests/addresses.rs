@@ -72,7 +72,6 @@ fn is_tried(book: &Addresses, address: &NetAddress) -> Option<bool> {
     Some(line.contains(" tried "))
 }
 
-/// Returns the lines of the addresses in `tried`.
 fn tried_lines(book: &Addresses) -> Vec<String> {
     let text = book.to_text(&[]);
     text.lines().filter(|line| line.contains(" tried ")).map(str::to_string).collect()

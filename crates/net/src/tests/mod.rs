@@ -38,7 +38,6 @@ fn headers_on(first: &Header, count: u32, seed: u32) -> Vec<Header> {
     (0..count).map(next).collect()
 }
 
-/// Returns a tree of these headers.
 fn tree_of(branches: &[Vec<Header>]) -> Tree {
     let (network, genesis) = regtest();
     let mut tree = Tree::new(network, genesis);

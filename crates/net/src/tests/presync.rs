@@ -11,7 +11,6 @@ use crate::{HeaderChain, Presync, PresyncParams, PresyncStart, Presynced};
 const MESSAGE: usize = 2000;
 const PARAMS: PresyncParams = PresyncParams { commitment_period: 60, redownload_buffer_size: 1200 };
 
-/// Returns the work of this many blocks on the genesis block.
 fn work_of(genesis: &Header, blocks: u32) -> Work {
     (0..=blocks).fold(Work::ZERO, |sum, _| sum.plus(block_work(genesis.bits)))
 }

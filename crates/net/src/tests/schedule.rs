@@ -309,7 +309,6 @@ fn a_block_that_was_not_asked_for_is_noticed() {
     assert_eq!(schedule.arrived(first, in_flight, 100, now), Arrival::Late);
 }
 
-/// Returns a schedule of one block, and the peers that have it.
 fn one_block(peers: u64) -> (Tree, BlockId, Schedule) {
     let (_, genesis) = regtest();
     let chain = headers_on(&genesis, 1, 1);

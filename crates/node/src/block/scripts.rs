@@ -66,7 +66,6 @@ pub struct ScriptChecker {
 
 /// Some inputs of a block, with the coins that their transactions spend.
 pub trait Inputs {
-    /// Returns the transaction at `index`.
     fn tx(&self, index: usize) -> TxView<'_>;
 
     /// Calls `work` with the transaction at `index` and the coins that it spends. Compressed

@@ -63,7 +63,6 @@ pub struct BranchTimes {
 }
 
 impl BranchTimes {
-    /// Returns the times of the branch that ends in `tip`.
     pub fn of(tree: &Tree, tip: BlockId) -> Self {
         let mut times = Self::default();
         times.follow(tree, tip);

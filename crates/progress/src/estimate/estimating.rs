@@ -27,7 +27,6 @@ impl Timed {
         Self { started: Instant::now(), estimator: Estimator::default(), last: None }
     }
 
-    /// Returns the progress with an estimate.
     pub fn add(&mut self, progress: &Progress) -> Progress {
         let now = self.started.elapsed().as_secs_f64();
         let mut progress = progress.clone();

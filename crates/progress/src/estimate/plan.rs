@@ -81,7 +81,6 @@ impl Stage {
         Self { phase, work: seconds, own: seconds }
     }
 
-    /// Returns the stage if it downloads these bytes meanwhile.
     fn downloading(self, bytes: f64) -> Self {
         Self { work: self.work.max(bytes / DOWNLOAD_SPEED), ..self }
     }

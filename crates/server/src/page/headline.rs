@@ -111,7 +111,6 @@ impl Headline {
         Self { label, words: words.unwrap_or_else(|| "…".to_string()), beside, below }
     }
 
-    /// Returns the title of the window.
     pub fn title(&self) -> String {
         match self.beside.as_str() {
             "" => format!("{} · Apus", self.words),

@@ -117,7 +117,6 @@ fn picture(columns: &[Column], labels: &[Label], chain: &Chain, axis: &str) -> S
     out + "</g></svg>"
 }
 
-/// Returns the text alternative of a picture.
 fn alternative(chain: &Chain, axis: &str) -> String {
     let totals = chain.totals();
     let parts = BlockKind::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0);

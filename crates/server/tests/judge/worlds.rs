@@ -47,7 +47,6 @@ impl World {
         options
     }
 
-    /// Returns the hash of the block at a height.
     pub fn hash(&self, height: usize) -> Hash {
         hash_of(&self.blocks[height])
     }

@@ -27,7 +27,6 @@ trait Store: Send + Sync {
     fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>>;
     /// Begins an object, which replaces any other of this name when it is finished.
     fn begin(&self, name: &str) -> Result<Box<dyn Upload>>;
-    /// Returns the names of all objects.
     fn names(&self) -> Result<Vec<String>>;
 }
 

@@ -149,7 +149,6 @@ impl Pack {
         &self.name
     }
 
-    /// Returns the number of bytes of a range of parts.
     pub fn bytes_of(&self, parts: Range<u32>) -> u64 {
         let range = self.range(parts);
         self.starts[range.end] - self.starts[range.start]
@@ -188,7 +187,6 @@ impl Pack {
         Ok(())
     }
 
-    /// Returns the range of pieces of these parts.
     fn range(&self, parts: Range<u32>) -> Range<usize> {
         let first = |part: u32| self.pieces.partition_point(|piece| piece.part < part);
         first(parts.start)..first(parts.end)

@@ -16,7 +16,6 @@ use apus_wire::{BlockView, Chain, Header, Network};
 
 use super::*;
 
-/// Returns the first blocks of mainnet.
 fn mainnet_blocks(count: usize) -> Vec<Vec<u8>> {
     let source = BlockSource::open(&data("mainnet-0-14131.dat"), &mainnet()).unwrap();
     let block = |item: Result<SourceItem>| match item.unwrap() {

@@ -409,7 +409,6 @@ impl<'a> Connector<'a> {
         Ok(coins)
     }
 
-    /// Returns the coin with this outpoint.
     fn coin(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         match self.shared.cache.peek(outpoint) {
             Lookup::Hit(coin) => Ok(Some(coin)),

@@ -193,7 +193,6 @@ impl<'a> Workers<'_, 'a> {
         Some(ready)
     }
 
-    /// Returns the number of blocks that are ready.
     pub fn ready(&self) -> usize {
         self.ready.len()
     }

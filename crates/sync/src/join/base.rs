@@ -33,7 +33,6 @@ impl<'a> Base<'a> {
         (!chainstate.is_empty()).then_some(Self(chainstate))
     }
 
-    /// Returns those coins of `outpoints` that exist.
     pub fn existing(&self, outpoints: &[OutPoint]) -> Result<Vec<(OutPoint, Coin)>, StoreError> {
         let mut found = Vec::new();
         for outpoints in outpoints.chunks(LOOK_UPS) {

@@ -22,7 +22,6 @@ const PLACE: &str = "spill.place";
 /// temporary ones next to them.
 const NAMES: [&str; 2] = ["spill.", PROGRESS];
 
-/// Returns the path of the spill file in the directory `spill`.
 pub(super) fn spill_file(spill: &Path) -> PathBuf {
     spill.join(SPILL)
 }

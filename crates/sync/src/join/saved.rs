@@ -55,7 +55,6 @@ pub(super) struct ToSave<'a> {
 }
 
 impl ToSave<'_> {
-    /// Returns the bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         seal(MAGIC, |out| {
             out.extend_from_slice(&self.key.base.0);

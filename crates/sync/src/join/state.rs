@@ -163,7 +163,6 @@ impl JoinState {
         all
     }
 
-    /// Returns the number of blocks that are read.
     pub fn blocks_read(&self) -> usize {
         self.spans.iter().map(|span| span.next - span.first).sum()
     }

@@ -264,7 +264,6 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Returns the fault for a snapshot that could not be read.
 pub(super) fn reading_fault(error: SnapshotReadError) -> Fault {
     match error {
         SnapshotReadError::Snapshot(error) => Fault::Snapshot(error),

@@ -108,12 +108,10 @@ impl Saved {
         bits
     }
 
-    /// Returns the number of blocks that are done.
     pub fn blocks_done(&self) -> u32 {
         self.done.iter().map(|bits| bits.count_ones()).sum()
     }
 
-    /// Returns whether the block at `height` is done.
     pub fn is_done(&self, height: u32) -> bool {
         let byte = self.done.get(height as usize / 8).copied().unwrap_or(0);
         byte >> (height % 8) & 1 == 1

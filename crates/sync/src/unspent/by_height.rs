@@ -312,7 +312,6 @@ impl BlockCoins {
         self.txs.clear();
     }
 
-    /// Returns the number of transactions with coins.
     pub fn tx_count(&self) -> usize {
         self.txs.len()
     }

@@ -48,7 +48,6 @@ pub fn number<B: AsRef<[u8]>>(
     }
 }
 
-/// Returns the keys of one transaction's outputs.
 fn of_tx<'a>(keys: &'a [OutputKey], txid: &Hash) -> &'a [OutputKey] {
     let prefix = u64::from_be_bytes(*txid.0.first_chunk().expect("a txid has 32 bytes"));
     let txid = txid_start(txid);

@@ -18,7 +18,6 @@ const KEY_BYTES: usize = 4 + TXID_BYTES + 4;
 /// Numbers are big endian, so that keys sort as bytes.
 pub type OutputKey = [u8; KEY_BYTES];
 
-/// Returns the key of an output of the block at index `block`.
 pub fn output_key(block: u32, outpoint: &OutPoint) -> OutputKey {
     let mut bytes = [0; KEY_BYTES];
     bytes[..4].copy_from_slice(&block.to_be_bytes());
@@ -27,7 +26,6 @@ pub fn output_key(block: u32, outpoint: &OutPoint) -> OutputKey {
     bytes
 }
 
-/// Returns the index of an output's block.
 pub fn block_of(key: &OutputKey) -> u32 {
     u32::from_be_bytes([key[0], key[1], key[2], key[3]])
 }

@@ -35,7 +35,6 @@ pub enum Level {
 }
 
 impl Level {
-    /// Returns the level in one word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Good => "good",

@@ -190,7 +190,6 @@ fn choose(look: &Look, needs: &Needs, is_main: bool) -> Chosen {
     Chosen { datadir, method, prunes, is_enough, is_made_by_root }
 }
 
-/// Returns the command line with this `program`.
 fn command(
     program: &str,
     look: &Look,

@@ -44,7 +44,6 @@ impl Spend {
         self.signed().into_iter().map(|(signature, _)| signature).collect()
     }
 
-    /// Returns the hash types of all signatures.
     pub fn hash_types(&self) -> Vec<u8> {
         self.signed().into_iter().map(|(_, hash_type)| hash_type).collect()
     }

@@ -137,7 +137,6 @@ impl Products {
         unsafe { multiply::reduce(&mut self.0.products, &limbs::load(low), &limbs::load(high)) }
     }
 
-    /// Returns the product of each lane.
     fn lanes(&self) -> [Num3072; LANES] {
         std::array::from_fn(|lane| {
             // SAFETY: `self` exists only where the features were found.

@@ -15,7 +15,6 @@ fn minus(n: u64) -> Bytes {
     bytes
 }
 
-/// Returns the bytes of a small number.
 fn small(n: u64) -> Bytes {
     let mut bytes = [0; NUM_BYTES];
     bytes[..8].copy_from_slice(&n.to_le_bytes());

@@ -14,7 +14,6 @@ pub type Named = (String, Input);
 /// The preimage of the hashes in contracts.
 const SECRET: [u8; 32] = [0x5e; 32];
 
-/// Returns the spends of all families.
 pub fn all() -> Vec<Named> {
     [single_keys(), multisigs(), wrapped_multisigs(), contracts(), dissatisfied(), key_paths()]
         .into_iter()

@@ -108,7 +108,6 @@ fn random_bit(bit: u32) -> u32 {
     bit.trailing_zeros().min(30)
 }
 
-/// Returns the spend with each of its possible changes.
 fn all_changes(spend: &Spend, random: &mut Random) -> Vec<Spend> {
     let mut found = Vec::new();
     for items in witnesses(spend, random) {

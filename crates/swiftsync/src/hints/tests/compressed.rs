@@ -20,7 +20,6 @@ fn compressed(blocks: &[Block]) -> Vec<u8> {
     compress(hints.as_ref()).unwrap()
 }
 
-/// Returns the file that these hints were compressed from.
 fn expanded(hints: &dyn Hints) -> Vec<u8> {
     let encoder = encoder(Format::Bip456);
     let mut file = Vec::new();
