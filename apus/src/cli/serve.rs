@@ -20,9 +20,9 @@ use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{duration, thousands};
 use super::reporting::Reporting;
 use super::server_args::ServerArgs;
-use super::serving::{Serving, serve_while};
 use super::settings::Settings;
 use super::upload_target::maxuploadtarget;
+use super::with_server::{CommandServer, with_server};
 
 /// Core's default of `-maxconnections`.
 const MAXCONNECTIONS: usize = 125;
@@ -102,17 +102,19 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
     tools::can_serve(&chosen.options)?;
     take_filters(&mut chosen)?;
     let server = command.server.choose(&mut chosen, true).map_err(Failure::usage)?;
-    let serving = server.map(|config| {
+    let beside = server.map(|config| {
         let is_optional = !command.server.is_given();
-        Serving::new(config, &chosen.options, true).optional(is_optional)
+        CommandServer::new(config, &chosen.options, true)
+            .upload_target(how.maxuploadtarget)
+            .optional(is_optional)
     });
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
     let started = Instant::now();
-    let run = Run::new(&chosen.options).shown_in(serving.as_ref().map(Serving::view));
-    let served = serve_while(serving, &reporter, &stop, |observer| {
+    let run = Run::new(&chosen.options).shown_in(beside.as_ref().map(CommandServer::view));
+    let served = with_server(beside, &reporter, &stop, |observer| {
         tools::serve(&run, &how, Watch::new(observer, &stop))
     });
     reporter.finish();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use apus_server::config::CookieFile;
-use apus_server::{COOKIE_FILE, Config, Credential, Subnet};
+use apus_server::{COOKIE_FILE, Credential, ServerConfig, Subnet};
 use apus_wire::Chain;
 use clap::Args;
 
@@ -113,14 +113,14 @@ impl ServerArgs {
         &self,
         chosen: &mut Settings,
         is_default: bool,
-    ) -> Result<Option<Config>, String> {
+    ) -> Result<Option<ServerConfig>, String> {
         let settings = &mut chosen.config;
         if !settings.is_on("server", is_default) {
             return Ok(None);
         }
         let allow = allow(settings)?;
         let bind = bind(settings, chosen.options.network.chain, !allow.is_empty())?;
-        let mut config = Config::new(bind);
+        let mut config = ServerConfig::new(bind);
         config.allow = allow;
         config.rest = settings.is_on("rest", false);
         config.page_is_public = settings.is_on("pagepublic", false);

@@ -24,9 +24,9 @@ use super::next_step::next_step;
 use super::peers::{PeerArgs, Sources};
 use super::report_json::summary_json;
 use super::reporting::Reporting;
-use super::serving::{Serving, serve_while};
 use super::settings::Settings;
 use super::table::stdout_columns;
+use super::with_server::{CommandServer, with_server};
 use super::{exit, log, output, report, then};
 
 /// Check blocks from peers or from files, and connect them.
@@ -129,11 +129,11 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
     ask_before_first_pruning(&mut chosen.options, reporting)?;
-    let serving = server.map(|config| {
-        Serving::new(config, &chosen.options, false).hands_over(command.then.is_some())
+    let beside = server.map(|config| {
+        CommandServer::new(config, &chosen.options, false).hands_over(command.then.is_some())
     });
-    let run = Run::new(&chosen.options).shown_in(serving.as_ref().map(Serving::view));
-    let ended = run_and_report(&chosen.options, reporting, serving, |observer, stop| {
+    let run = Run::new(&chosen.options).shown_in(beside.as_ref().map(CommandServer::view));
+    let ended = run_and_report(&chosen.options, reporting, beside, |observer, stop| {
         sync::sync_on(&run, &from, Watch::new(observer, stop))
     })?;
     match &command.then {
@@ -203,9 +203,9 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
     command.engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
-    let serving = server.map(|config| Serving::new(config, &chosen.options, false));
-    let run = Run::new(&chosen.options).shown_in(serving.as_ref().map(Serving::view));
-    run_and_report(&chosen.options, reporting, serving, |observer, stop| {
+    let beside = server.map(|config| CommandServer::new(config, &chosen.options, false));
+    let run = Run::new(&chosen.options).shown_in(beside.as_ref().map(CommandServer::view));
+    run_and_report(&chosen.options, reporting, beside, |observer, stop| {
         command.reindex(&run, Watch::new(observer, stop))
     })
 }
@@ -237,17 +237,17 @@ impl ReindexCommand {
     }
 }
 
-/// Runs `work` while showing progress, serving if there is a server, and handling interrupts, and
+/// Runs `work` while showing progress, beside a server if there is one, and handling interrupts, and
 /// reports at the end.
 pub fn run_and_report(
     options: &Options,
     reporting: Reporting,
-    serving: Option<Serving>,
+    server: Option<CommandServer>,
     work: impl FnOnce(&dyn Observer, &AtomicBool) -> Result<Summary, SyncError>,
 ) -> Result<ExitCode, Failure> {
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::Saves);
-    let result = serve_while(serving, &reporter, &stop, |observer| work(observer, &stop));
+    let result = with_server(server, &reporter, &stop, |observer| work(observer, &stop));
     reporter.finish();
     let summary = result?;
     let memory = reporter.most_memory();

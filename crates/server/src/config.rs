@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How the server is reached, and by whom.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ServerConfig {
     /// The addresses to listen on. It is enough if one of them can be listened on.
     pub bind: Vec<SocketAddr>,
     /// Who may connect besides this machine (`-rpcallowip`).
@@ -51,7 +51,7 @@ pub struct CookieFile {
     pub is_needed: bool,
 }
 
-impl Config {
+impl ServerConfig {
     /// Returns Core's defaults for these addresses.
     pub fn new(bind: Vec<SocketAddr>) -> Self {
         Self {

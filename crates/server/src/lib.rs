@@ -49,7 +49,7 @@ mod tests;
 mod load_tests;
 
 pub use auth::{Credential, Whitelist};
-pub use config::Config;
+pub use config::ServerConfig;
 pub use cookie::COOKIE_FILE;
 pub use live::Live;
 pub use logs::Logs;

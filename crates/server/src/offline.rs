@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 use tower::ServiceExt;
 
 use super::auth::Credential;
-use super::config::Config;
+use super::config::ServerConfig;
 use super::connections::Connections;
 use super::live::{About, Live};
 use super::page;
@@ -40,8 +40,8 @@ pub struct Offline {
 
 impl Offline {
     /// Starts a server whose configuration `change` changes.
-    pub fn new(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config::new(Vec::new());
+    pub fn new(change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let mut config = ServerConfig::new(Vec::new());
         config.credentials = vec![Credential::new("me", "secret").expect("random bytes")];
         change(&mut config);
         let options = Options::new(PathBuf::from("/d"), Network::new(Chain::Regtest));

@@ -79,7 +79,7 @@ With --pagepublic Apus shows the page without them to programs on its own machin
 
 impl App {
     /// Creates what the answers are made from.
-    pub fn new(config: &super::Config, credentials: Vec<Credential>, rpc: Arc<Rpc>) -> Self {
+    pub fn new(config: &super::ServerConfig, credentials: Vec<Credential>, rpc: Arc<Rpc>) -> Self {
         let allow = Subnet::LOOPBACK.into_iter().chain(config.allow.iter().copied()).collect();
         Self {
             rpc,

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::auth::Credential;
-use super::config::{Config, CookieFile};
+use super::config::{CookieFile, ServerConfig};
 use super::connections::{CONNECTIONS_MAX, Connections, OpenConnection, Paced};
 use super::cookie::{Cookie, USER};
 use super::live::Live;
@@ -87,7 +87,7 @@ impl Server {
     /// No address can be listened on, a cookie that is needed cannot be written, or the system
     /// refuses a thread.
     pub fn start(
-        config: &Config,
+        config: &ServerConfig,
         live: &Arc<Live>,
         (source, view): (Source, &Arc<View>),
         stop: &Arc<AtomicBool>,

@@ -21,7 +21,7 @@ use http_body_util::BodyExt;
 
 use super::live::About;
 use super::offline::Offline;
-use super::{Config, Credential, Live, Server};
+use super::{Credential, Live, Server, ServerConfig};
 
 const HOME: &str = "127.0.0.1";
 
@@ -208,8 +208,8 @@ async fn metrics_tell_what_is_known() {
 }
 
 /// Starts a server on a free port of this machine.
-pub(super) fn server(change: impl FnOnce(&mut Config)) -> (Server, Arc<Live>) {
-    let mut config = Config::new(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)]);
+pub(super) fn server(change: impl FnOnce(&mut ServerConfig)) -> (Server, Arc<Live>) {
+    let mut config = ServerConfig::new(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)]);
     config.credentials = vec![Credential::new("me", "secret").unwrap()];
     change(&mut config);
     let options = Options::new(PathBuf::from("/d"), Network::new(Chain::Regtest));

@@ -103,6 +103,14 @@ fn passwords_come_from_files_and_are_not_shown() {
     assert!(!stderr(&output).contains("hidden"), "{}", stderr(&output));
 }
 
+#[test]
+fn the_upload_target_of_served_peers_is_reported() {
+    let place = world().in_order();
+    let args = [&SERVE[..], &["--maxuploadtarget=5"]].concat();
+    let totals = Running::start(&place, &args).ask("getnettotals", json!([]));
+    assert_eq!(totals["uploadtarget"]["target"], json!(5 << 20), "{totals}");
+}
+
 /// Who is restricted in bitcoin.conf stays so, whatever the command line adds.
 #[test]
 fn lists_of_files_and_of_the_command_line_are_merged() {

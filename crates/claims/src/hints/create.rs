@@ -108,13 +108,7 @@ pub fn create_hints(
         let pool = threads::pool(options.threads)?;
         let chain = StoredChain::open(options, &pool)?;
         snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), watch.observer)?;
-        let tip = chain.height();
-        let height = height.unwrap_or(tip);
-        if height > tip {
-            return Err(SyncError::Input(format!(
-                "the chainstate is at height {tip}, which is below --height {height}"
-            )));
-        }
+        let height = chain.height_or_tip(height)?;
         let encoder = encoder(format);
         let target = Target { path: out, encoder: encoder.as_ref() };
         let task = HintsTask { chain: &chain, target, pool: &pool, watch };

@@ -87,17 +87,14 @@ pub fn create_snapshot(
         let pool = threads::pool(options.threads)?;
         let chain = StoredChain::open(options, &pool)?;
         snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), watch.observer)?;
-        let tip = chain.height();
-        let height = height.unwrap_or(tip);
-        if height > tip {
-            return Err(SyncError::Input(format!(
-                "the chainstate is at height {tip}, which is below --height {height}"
-            )));
-        }
+        let height = chain.height_or_tip(height)?;
         let work = Work { chain: &chain, height, pool: &pool, watch };
         let made = Disk::new().write_new(out, |file| {
-            let spent =
-                if height == tip { None } else { Some(work.spent_above(options.dbcache_bytes)?) };
+            let spent = if height == chain.height() {
+                None
+            } else {
+                Some(work.spent_above(options.dbcache_bytes)?)
+            };
             let coins = chain.chainstate.view();
             let source = SnapshotSource { coins: Some(&coins), more: spent.as_ref() };
             pool.install(|| work.writing().write(file, options.network.magic, &source))

@@ -82,6 +82,20 @@ impl StoredChain {
         self.blocks.len().saturating_sub(1) as u32
     }
 
+    /// Returns the given height, or that of the best block without one.
+    ///
+    /// # Errors
+    /// The height is above the best block.
+    pub fn height_or_tip(&self, given: Option<u32>) -> Result<u32, SyncError> {
+        let tip = self.height();
+        match given {
+            Some(height) if height > tip => Err(SyncError::Input(format!(
+                "the chainstate is at height {tip}, which is below --height {height}"
+            ))),
+            given => Ok(given.unwrap_or(tip)),
+        }
+    }
+
     /// Returns an error if, at `height`, one of the two coinbases was unspent that a later block of
     /// this chain has overwritten (BIP30): neither the chainstate nor undo data has it.
     pub fn refuse_between_bip30_twins(&self, height: u32) -> Result<(), SyncError> {

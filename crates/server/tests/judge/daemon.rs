@@ -14,7 +14,7 @@ use apus_node::options::Options;
 use apus_node::view::View;
 use apus_query::Source;
 use apus_server::live::About;
-use apus_server::{Config, Credential, Live, Server};
+use apus_server::{Credential, Live, Server, ServerConfig};
 use serde_json::Value;
 
 use super::http::{Client, Request, USER};
@@ -94,7 +94,7 @@ pub fn serve(options: &Options) -> (Server, Client) {
     let run = Run::new(options).shown_in(Some(Arc::clone(&view)));
     let keep = |_: &Disk, _: &Options| Ok(Vec::new());
     drop(Node::open(&run, Coins::ReadOnly, keep).unwrap());
-    let mut config = Config::new(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)]);
+    let mut config = ServerConfig::new(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)]);
     config.credentials = vec![Credential::new(USER.0, USER.1).unwrap()];
     config.rest = true;
     let live = Live::new(About::new(options, "1", true));

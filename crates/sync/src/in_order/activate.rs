@@ -85,7 +85,7 @@ pub fn activate_best_chain(node: &mut Node, watch: Watch) -> Result<(), SyncErro
 /// The disk fails; `watch` asks to stop; or a block on the way to [`Goal::Exactly`] is refused, or
 /// no good copy of it is left.
 pub fn activate(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), SyncError> {
-    let activated = match connect_towards(node, goal, watch) {
+    let activated = match connect_branches(node, goal, watch) {
         activated @ (Ok(()) | Err(SyncError::Stopped)) => {
             let (shared, ledger) = node.split();
             ledger.commit(&shared, watch.observer).map_err(SyncError::from).and(activated)
@@ -109,7 +109,9 @@ fn with_kept(mut error: SyncError, height: u32) -> SyncError {
     error
 }
 
-fn connect_towards(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), SyncError> {
+/// Connects the branch that the goal asks for; if a block on it is refused or does not come, the
+/// next best one, until none is better than the active chain.
+fn connect_branches(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), SyncError> {
     loop {
         node.forget_pruned();
         let Some(next) = goal.next(node) else { return Ok(()) };

@@ -8,15 +8,15 @@ use apus_node::view::View;
 use apus_progress::Observer;
 use apus_query::Source;
 use apus_server::live::{About, End};
-use apus_server::{Config, Live, Server};
+use apus_server::{Live, Server, ServerConfig};
 
 use super::failure::Failure;
 use super::output;
 use super::{log, service};
 
 /// A server that is to be started, and what it says about the process.
-pub struct Serving {
-    config: Config,
+pub struct CommandServer {
+    config: ServerConfig,
     about: About,
     /// The options of the work.
     options: Options,
@@ -27,10 +27,10 @@ pub struct Serving {
     hands_over: bool,
 }
 
-impl Serving {
+impl CommandServer {
     /// Returns the server with this configuration, for work with these options, which is to show
-    /// the directory in [`Serving::view`].
-    pub fn new(config: Config, options: &Options, is_at_rest: bool) -> Self {
+    /// the directory in [`CommandServer::view`].
+    pub fn new(config: ServerConfig, options: &Options, is_at_rest: bool) -> Self {
         let about = About::new(options, env!("APUS_VERSION"), is_at_rest);
         let about = About { log: log::path(), logs: Arc::clone(log::categories()), ..about };
         Self {
@@ -46,6 +46,12 @@ impl Serving {
     /// Returns where the work shows the directory.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.view)
+    }
+
+    /// Reports this limit on the bytes that peers are sent in 24 hours, if there is one.
+    pub fn upload_target(mut self, bytes: Option<u64>) -> Self {
+        self.about.upload_target = bytes.unwrap_or(0);
+        self
     }
 
     /// Lets the command go on without the server if `is_optional` and it cannot be started.
@@ -71,7 +77,7 @@ impl Serving {
 }
 
 /// Says which password the page asks for.
-fn password_words(config: &Config) -> String {
+fn password_words(config: &ServerConfig) -> String {
     let those = match &config.cookie {
         Some(cookie) => format!("those in {}, on both sides of its colon", cookie.path.display()),
         None => "those of rpcauth or rpcuser".to_string(),
@@ -83,8 +89,8 @@ fn password_words(config: &Config) -> String {
 ///
 /// # Errors
 /// Those of `work`, and if the server cannot be started.
-pub fn serve_while<T, E>(
-    serving: Option<Serving>,
+pub fn with_server<T, E>(
+    server: Option<CommandServer>,
     observer: &dyn Observer,
     stop: &Arc<AtomicBool>,
     work: impl FnOnce(&dyn Observer) -> Result<T, E>,
@@ -92,20 +98,20 @@ pub fn serve_while<T, E>(
 where
     Failure: From<E>,
 {
-    let Some(serving) = serving else {
+    let Some(command) = server else {
         service::ready();
         return work(&service::observer(observer)).map_err(Failure::from);
     };
-    if !serving.about.is_at_rest {
+    if !command.about.is_at_rest {
         // The cookie is there before the work begins. If this fails, the error names the cookie.
-        let _ = std::fs::create_dir_all(&serving.about.directory);
+        let _ = std::fs::create_dir_all(&command.about.directory);
     }
-    let live = Live::new(serving.about.clone());
+    let live = Live::new(command.about.clone());
     log::show_to(&live);
-    let shown = (serving.source(&live), &serving.view);
-    let server = match Server::start(&serving.config, &live, shown, stop) {
+    let shown = (command.source(&live), &command.view);
+    let server = match Server::start(&command.config, &live, shown, stop) {
         Ok(server) => Some(server),
-        Err(error) if serving.is_optional => {
+        Err(error) if command.is_optional => {
             output::note(format_args!("Warning: {error}"));
             None
         }
@@ -115,13 +121,13 @@ where
     for address in server.iter().flat_map(Server::addresses) {
         keeping.note(&format!("Answering RPC and showing a page on http://{address}/"));
     }
-    if server.is_some() && !serving.config.page_is_public {
-        keeping.note(&password_words(&serving.config));
+    if server.is_some() && !command.config.page_is_public {
+        keeping.note(&password_words(&command.config));
     }
     service::ready();
     let result = work(&service::observer(&keeping)).map_err(Failure::from);
     live.set_end(End { error: result.as_ref().err().map(Failure::text) });
-    if !serving.hands_over {
+    if !command.hands_over {
         service::stopping();
     }
     drop(server);
