@@ -32,7 +32,7 @@ pub enum BytesForm {
     Raw,
 }
 
-/// What is written for the values of a column.
+/// The form of a column's values in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
     /// A number of the column's kind.

@@ -14,7 +14,7 @@ use super::{exit, log};
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the error is about; `None` if standard output could not be written.
+    /// The subject of the error; `None` if standard output could not be written.
     kind: Option<ErrorKind>,
     /// The message for the user; empty if the reader of standard output has gone.
     text: String,

@@ -23,7 +23,7 @@ impl BlockId {
     }
 }
 
-/// What is known about a block without its transactions (Core's `CBlockIndex`).
+/// A block without its transactions (Core's `CBlockIndex`).
 #[derive(Clone, Copy, Debug)]
 pub struct BlockNode {
     /// The block's hash.

@@ -14,13 +14,13 @@ use super::shards::SHARDS;
 /// The number of sections of the cache: as many threads as can connect blocks at once.
 pub const SECTIONS: usize = 16;
 
-/// What a block spends and creates, sorted by the place in the cache.
+/// The coins that a block spends and creates, sorted by their places in the cache.
 pub struct SortedCoins {
     pub(super) spent: Groups,
     created: Groups,
 }
 
-/// What a block spends and creates.
+/// The coins that a block spends and creates.
 #[derive(Clone, Copy)]
 pub struct BlockCoins<'a> {
     /// The outpoints of the coins that the block spends.

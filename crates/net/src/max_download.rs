@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// The minutes of a day.
 const DAY: u32 = 24 * 60;
-/// What a limit looks like, for errors.
+/// The form of a limit, for errors.
 const EXPECTED: &str = "expected MB a second above 0, such as 2.5, or such a number with times of \
                         the day at which it holds, such as 20@08:00-23:00";
 

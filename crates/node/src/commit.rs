@@ -50,24 +50,24 @@ pub struct Ledger {
     pub active: ActiveChain,
     /// Number of coins in the UTXO set, if known.
     pub coins: Option<i64>,
-    /// What this run has done.
+    /// The work of this run.
     pub done: WorkDone,
-    /// What is written, and where.
+    /// Which files are written, and where.
     pub writes: Writes,
     /// The memory for the cache and for blocks in progress.
     pub limit: CacheLimit,
     /// Which block files are pruned.
     pub pruning: Pruning,
-    /// What observers are shown of new tips.
+    /// The new tips that observers are shown.
     pub tips: Tips,
     /// The second UTXO set of the directory, which bitcoind has loaded from a snapshot.
     pub snapshot: Option<SnapshotChainstate>,
-    /// What readers are shown, if there may be any.
+    /// The commits that readers are shown, if there may be readers.
     publication: Option<Publication>,
     commits: Commits,
 }
 
-/// What a run has done.
+/// The work of a run.
 #[derive(Default)]
 pub struct WorkDone {
     /// The amount of work.
@@ -78,7 +78,7 @@ pub struct WorkDone {
     pub checked: Checked,
 }
 
-/// What a ledger writes, and where; set when the directory is opened.
+/// Which files a ledger writes, and where; set when the directory is opened.
 pub struct Writes {
     /// Whether anything is written; if not, the directory is only read.
     pub any: bool,

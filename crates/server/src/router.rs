@@ -47,7 +47,7 @@ const OPEN_ANSWERS_BYTES_MAX: usize = 32 << 20;
 const DELAY: Duration = Duration::from_millis(250);
 /// Headers with which a proxy says that a request is not its own.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
-/// What a client needs to be allowed, as Core says it.
+/// The permission that a client needs, in Core's words.
 const REALM: HeaderValue = HeaderValue::from_static("Basic realm=\"jsonrpc\"");
 
 /// The source of answers.

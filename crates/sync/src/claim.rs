@@ -16,7 +16,7 @@ use apus_wire::Network;
 
 use super::hints_file::HintsFile;
 
-/// What says which outputs are unspent at a height: a hints file or a snapshot.
+/// A claim of which outputs are unspent at a height: a hints file or a snapshot.
 pub enum Claim {
     /// Says which outputs of each block are unspent.
     Hints(HintsFile),

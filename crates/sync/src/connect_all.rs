@@ -18,7 +18,7 @@ use super::{join, swift};
 /// connected in order.
 const JOINS_BELOW_MAX: u32 = 2;
 
-/// What a sync has done, besides moving the tip.
+/// The work of a sync, besides moving the tip.
 #[derive(Default)]
 pub struct Course {
     /// The method chosen for the first blocks, and the reason for it.

@@ -8,7 +8,7 @@ use apus_node::rebuild;
 use super::claim::Claim;
 use super::swift::build::has_to_start_over;
 
-/// What a sync will do with the UTXO set before blocks connect.
+/// The change of the UTXO set before blocks connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncPlan {
     /// The present UTXO set is checked, and continued.

@@ -104,7 +104,7 @@ fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summar
     })
 }
 
-/// What a sync is given besides its directory.
+/// The inputs of a sync besides its directory.
 struct Inputs {
     claim: Option<Claim>,
     /// The files and directories with blocks.

@@ -21,7 +21,7 @@ enum Present {
     NotIndexed {
         /// The hash of the block.
         block: Hash,
-        /// What messages say about its height.
+        /// The words for its height in messages.
         height: String,
     },
 }

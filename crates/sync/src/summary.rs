@@ -72,9 +72,9 @@ pub struct Summary {
     pub ran: Ran,
     /// How often threads were seen working, and waiting for the disk, while blocks were connected.
     pub states: ThreadStates,
-    /// What pruning has deleted; `None` if nothing is pruned and nothing will be.
+    /// The blocks that pruning has deleted; `None` if nothing is pruned and nothing will be.
     pub pruned: Option<Pruned>,
-    /// What each peer has sent; empty for a run without peers.
+    /// The blocks that each peer has sent; empty for a run without peers.
     pub peers: Vec<PeerReport>,
 }
 

@@ -48,7 +48,7 @@ pub fn refuse_unfinished(disk: &Disk, options: &Options) -> Result<(), SyncError
     Ok(())
 }
 
-/// What an interrupted run has saved for the next one.
+/// The work that an interrupted run has saved for the next one.
 pub enum SavedWork {
     Join(SavedJoin),
     SwiftSync {

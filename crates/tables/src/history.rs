@@ -34,7 +34,7 @@ const GAP: u32 = 20;
 /// Number of scripts that a thread derives at a time.
 const DERIVED_AT_ONCE: u32 = 256;
 
-/// What history to export, and how.
+/// The history to export, and its form.
 #[derive(Debug)]
 pub struct HistoryAsked<'a> {
     /// The descriptors, as text.

@@ -21,7 +21,7 @@ use super::sink::FileSink;
 use super::source::Source;
 use crate::reader::open_chain;
 
-/// What to export, and how.
+/// The data to export, and its form.
 #[derive(Clone, Copy, Debug)]
 pub struct Export {
     pub table: ExportTable,

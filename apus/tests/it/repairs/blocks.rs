@@ -86,7 +86,7 @@ impl Synced {
     }
 }
 
-/// What is said of each replaced block.
+/// The report on each replaced block.
 fn replaced(summary: &Summary) -> Vec<&str> {
     summary.repaired.iter().map(|block| block.reason.as_str()).collect()
 }

@@ -31,7 +31,7 @@ static RIGHT: LazyLock<(World, Place, Snapshot)> = LazyLock::new(|| {
     (world, place, snapshot)
 });
 
-/// What is due for a fault.
+/// The report that is due for a fault.
 enum Due {
     /// Words of the error; no coins are named.
     Words(&'static str),

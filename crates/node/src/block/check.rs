@@ -11,7 +11,7 @@ use super::step::Step;
 use crate::fault::Fault;
 use crate::sources::BlockBytes;
 
-/// What is known of a block's bytes before they are checked.
+/// The knowledge of a block's bytes before they are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum History {
     /// The bytes passed [`check_bytes`] before they were stored.

@@ -9,7 +9,7 @@ use axum::http::header::{
 };
 use axum::response::{Html, IntoResponse, Response};
 
-/// What a browser may load for the page: files and events of this server alone, and nothing inline.
+/// What a browser may load for the page: files and events of this server alone, nothing inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";

@@ -29,7 +29,7 @@ pub struct Ready {
     pub sorted: SortedCoins,
 }
 
-/// What other threads report to the connector.
+/// Reports of other threads to the connector.
 pub enum Event {
     /// The block of this step is ready to be connected, or could not be prepared.
     Prepared(usize, Box<Result<Ready, Fault>>),

@@ -28,7 +28,7 @@ const WAIT: Duration = Duration::from_millis(20);
 pub struct Bucket {
     heights: Range<u32>,
     bytes: Vec<u8>,
-    /// What the first pass kept of each block.
+    /// The facts on each block that the first pass kept.
     blocks: Vec<Option<FirstPass>>,
     /// The late coins, in order of height and place.
     late: Vec<Late>,
@@ -185,7 +185,7 @@ struct QueueState {
     loaded: VecDeque<Arc<Bucket>>,
 }
 
-/// What to load next.
+/// Loads the blocks of the last pass, bucket by bucket.
 struct Loader {
     /// What is left of the bucket before `next_bucket`.
     cuts: VecDeque<Cut>,

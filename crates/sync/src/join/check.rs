@@ -18,7 +18,7 @@ use super::sequencer::{Sequencer, Undo};
 use apus_node::fault::Fault;
 use apus_progress::marks::Mark;
 
-/// What the workers of the last pass share.
+/// The surroundings that the workers of the last pass share.
 pub(super) struct Checking<'a> {
     pub context: &'a Context<'a>,
     pub queue: BlockQueue<'a>,

@@ -1,4 +1,4 @@
-//! What all workers of one pass of a join share.
+//! The surroundings that all workers of one pass of a join share.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -50,7 +50,7 @@ pub struct Reader<'a> {
     window: Window,
     /// Records of outputs and spends.
     records: BatchWriter<'a>,
-    /// What the last pass needs of each block.
+    /// The facts on each block that the last pass needs.
     blocks: BatchWriter<'a>,
     /// The bucket of the last block.
     bucket: usize,

@@ -7,7 +7,7 @@ use apus_leveldb::PendingTable;
 use apus_progress::outcome::Counts;
 use apus_store::FlatFilePos;
 
-/// What the passes of a join have done so far.
+/// The work of a join's passes so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinState {
     /// The spans to read, in order of height.
@@ -16,7 +16,7 @@ pub struct JoinState {
     pub dropped: HashSet<u32>,
     /// Number of sources of records so far.
     pub sources: u32,
-    /// What the second pass has done.
+    /// The work of the second pass.
     pub paired: Paired,
     /// Number of blocks that have passed all checks, from the first on.
     pub checked: usize,
@@ -78,7 +78,7 @@ impl ReadCounts {
     }
 }
 
-/// What the second pass has done.
+/// The work of the second pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paired {
     /// The source number of the spent coins.

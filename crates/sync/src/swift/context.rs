@@ -157,7 +157,7 @@ impl Tickets {
     }
 }
 
-/// What a worker reports about a block that it has finished.
+/// A worker's report on a block that it has finished.
 pub(super) struct FinishedBlock {
     /// Index of the block among the plan's steps.
     pub step: usize,

@@ -1,4 +1,4 @@
-//! What follows a fault of a SwiftSync, and the error that it becomes.
+//! The consequences of a fault of a SwiftSync, and its error.
 
 use apus_disk::StoreError;
 use apus_node::error::SyncError;

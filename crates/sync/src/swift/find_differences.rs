@@ -259,7 +259,7 @@ impl Gather for Sums<'_> {
     }
 }
 
-/// What happened to the outpoints of some groups.
+/// The creations and spends of the outpoints of some groups.
 struct Fates<'a> {
     hasher: &'a RandomState,
     /// For each group, whether its outpoints are looked at.
@@ -268,7 +268,7 @@ struct Fates<'a> {
     fates: HashMap<OutPoint, Fate>,
 }
 
-/// What happened to an outpoint.
+/// The creations and spends of an outpoint.
 #[derive(Default)]
 struct Fate {
     /// The coin that a block creates, and whether the claim says that it is unspent.

@@ -10,7 +10,7 @@ use apus_wire::{OutPoint, OutputView};
 use super::opened_claim::{Marks, Unspent};
 use crate::unspent::Mismatch;
 
-/// What a SwiftSync does with an output.
+/// The fate of an output in a SwiftSync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HintedFate {
     /// The claim says that it is unspent: its coin is kept.

@@ -24,7 +24,7 @@ use crate::claim::Claim;
 /// for more (`MIN_BLOCKS_TO_KEEP`).
 pub(super) const UNDO_BLOCKS_MIN: u32 = 288;
 
-/// What a SwiftSync checks, and what its sums are made of.
+/// The checks of a SwiftSync, and the parts of its sums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Checks the rules that need no coins, and for the last blocks all rules except scripts; sums
@@ -36,7 +36,7 @@ pub enum Mode {
 
 /// The blocks of a SwiftSync, and what is done with them.
 pub struct SwiftPlan {
-    /// What is checked and summed.
+    /// The checks and the sums.
     pub mode: Mode,
     /// The kind of hash that the aggregate uses.
     pub aggregate: AggregateKind,

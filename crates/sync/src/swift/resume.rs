@@ -34,7 +34,7 @@ const SURVIVORS_PERCENT: usize = 70;
 /// SwiftSync stays below 500 MiB.
 const SURVIVORS_BYTES_MAX: usize = 200 << 20;
 
-/// What a SwiftSync works with, from beginning to end.
+/// The surroundings of a SwiftSync from beginning to end.
 pub(super) struct Workspace {
     pub key: Key,
     pub salt: Salt,

@@ -20,7 +20,7 @@ pub(super) struct Disconnector {
     pub from: u32,
     /// Why no further block is disconnected.
     pub ended: Option<Incomplete>,
-    /// What is wrong in the UTXO set.
+    /// The faults of the UTXO set.
     pub damage: DamageList,
 }
 

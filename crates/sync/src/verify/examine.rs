@@ -18,7 +18,7 @@ use apus_wire::OutPoint;
 
 use super::report::Damage;
 
-/// What levels 0 to 2 find about a block.
+/// The findings of levels 0 to 2 on a block.
 pub(super) struct Examined {
     pub id: BlockId,
     pub height: u32,

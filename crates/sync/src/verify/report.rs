@@ -8,7 +8,7 @@ use apus_node::block::script_difference::ScriptDifference;
 use apus_progress::outcome::Counts;
 use apus_store::IndexKind;
 
-/// What to verify (the arguments of Core's `verifychain`).
+/// The blocks to verify, and how thoroughly (the arguments of Core's `verifychain`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verify {
     /// How thoroughly, from 0 to 4; each level includes those below it.
@@ -17,10 +17,10 @@ pub struct Verify {
     pub blocks: u32,
 }
 
-/// What a verification has found.
+/// The findings of a verification.
 #[derive(Debug)]
 pub struct Verified {
-    /// What was asked for.
+    /// The blocks and the level that were asked for.
     pub asked: Verify,
     /// Height of the tip.
     pub height: u32,
@@ -28,7 +28,7 @@ pub struct Verified {
     pub best_block: Hash,
     /// How far each level got, from level 0 on.
     pub levels: Vec<LevelReport>,
-    /// What is damaged, from the tip down.
+    /// The damaged blocks and files, from the tip down.
     pub damage: DamageList,
     /// The optional indexes that are damaged.
     pub damaged_indexes: Vec<(IndexKind, StoreError)>,

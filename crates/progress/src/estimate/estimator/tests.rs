@@ -9,7 +9,7 @@ use crate::outcome::ThreadStates;
 /// Seconds between two reports.
 const TICK: f64 = 0.1;
 
-/// What a world does in a tick.
+/// The events of a world in a tick.
 #[derive(Clone, Copy)]
 struct Weather {
     /// How fast work is done, as a share of the usual speed.
