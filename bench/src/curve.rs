@@ -30,7 +30,7 @@ impl Size {
     pub fn full(bytes: Option<u64>) -> Self {
         let shape = |coins| Shape { coins, ..Shape::of_size(bytes.unwrap_or(made::SIZE_MANY)) };
         Self {
-            shapes: [Coins::Many, Coins::Old, Coins::Bursts].map(shape).into(),
+            shapes: [Coins::Few, Coins::Many, Coins::Old, Coins::Bursts].map(shape).into(),
             dbcaches: vec![16, 50, 100, 450, 4000],
             runs: 1,
             bitcoind: None,

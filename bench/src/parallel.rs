@@ -1,22 +1,16 @@
 //! How many threads of a program run at a time, and which run alone.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use apus_progress::states::{ThreadState, busy_threads};
 
 use crate::Result;
 use crate::report::{Cell, Report, Table};
 
 /// The time between two looks at the threads.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// What a thread does at a look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
-    Running,
-    WaitingForDisk,
-}
 
 /// Runs a program, looks at its threads every 10 ms, and reports for how long how many of them ran.
 /// A thread that waits for the disk counts as one that runs.
@@ -26,16 +20,21 @@ enum State {
 pub fn run(mut command: Command) -> Result<Report> {
     let start = Instant::now();
     let mut child = command.spawn()?;
-    let pid = child.id();
+    let process = child.id().to_string();
     let mut by_number = BTreeMap::<usize, Duration>::new();
     let mut alone = BTreeMap::<String, Duration>::new();
     let mut last = start;
     let status = loop {
-        let threads = threads(pid);
+        let threads = busy_threads(&process);
         let now = Instant::now();
         *by_number.entry(threads.len()).or_default() += now - last;
-        if let [(name, state)] = &threads[..] {
-            let waits = if *state == State::WaitingForDisk { ", waiting for the disk" } else { "" };
+        if let [thread] = &threads[..] {
+            let waits = match thread.state {
+                ThreadState::Working => "",
+                ThreadState::WaitingForDisk => ", waiting for the disk",
+            };
+            let name = thread.name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let name = name.trim_end_matches('-');
             *alone.entry(format!("{name}{waits}")).or_default() += now - last;
         }
         last = now;
@@ -64,39 +63,9 @@ pub fn run(mut command: Command) -> Result<Report> {
     Ok(report)
 }
 
-/// Returns the threads of a process that run or wait for the disk, by name without their number.
-fn threads(pid: u32) -> Vec<(String, State)> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let stats =
-        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
-    stats.filter_map(|stat| thread(&stat)).collect()
-}
-
-/// Reads the `stat` of a thread; `None` unless it runs or waits for the disk.
-fn thread(stat: &str) -> Option<(String, State)> {
-    let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
-    let state = match rest.trim_start().chars().next()? {
-        'R' => State::Running,
-        'D' => State::WaitingForDisk,
-        _ => return None,
-    };
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-');
-    Some((name.to_string(), state))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn threads_that_run_are_told_from_others() {
-        let running = Some(("apus-work".to_string(), State::Running));
-        assert_eq!(thread("17 (apus-work-3) R 1 2"), running);
-        let waiting = Some(("a) b".to_string(), State::WaitingForDisk));
-        assert_eq!(thread("17 (a) b) D 1 2"), waiting);
-        assert_eq!(thread("17 (apus-main) S 1 2"), None);
-        assert_eq!(thread("17"), None);
-    }
 
     #[test]
     fn a_program_is_watched_to_its_end() {

@@ -35,7 +35,8 @@ use super::verify::VerifyCommand;
 pub struct Cli {
     /// Log internal events to standard error and to the log file: those of one category (bench,
     /// blockstorage, coindb, http, leveldb, net, prune, reindex, rpc, validation), or all without a
-    /// value. May be given many times.
+    /// value. May be given many times. `trace` writes apus-trace.json into the network's directory:
+    /// when each thread worked, and when it waited for the disk (ui.perfetto.dev shows it).
     #[arg(long, global = true, value_name = "CATEGORY", num_args = 0..=1, require_equals = true,
         default_missing_value = "all", display_order = 998)]
     pub debug: Vec<String>,

@@ -13,6 +13,8 @@ pub const CATEGORIES: [&str; 10] = [
     "rpc",
     "validation",
 ];
+/// The value that asks for a trace ([`super::trace`]) in place of lines.
+const TRACE: &str = "trace";
 /// Values that mean all categories to Core.
 const ALL: [&str; 3] = ["all", "1", ""];
 /// Values that mean no category to Core; they cancel all that were named before.
@@ -24,6 +26,7 @@ pub struct Categories {
     /// Whether all categories are logged, and events without a category.
     all: bool,
     named: Vec<String>,
+    trace: bool,
 }
 
 impl Categories {
@@ -37,16 +40,22 @@ impl Categories {
             match value.as_str() {
                 all if ALL.contains(&all) => categories.all = true,
                 none if NONE.contains(&none) => categories = Self::default(),
+                TRACE => categories.trace = true,
                 known if CATEGORIES.contains(&known) => categories.named.push(value.clone()),
                 unknown => {
                     return Err(format!(
-                        "Unsupported logging category -debug={unknown}: use all, or one of {}",
+                        "Unsupported logging category -debug={unknown}: use all, {TRACE}, or one of {}",
                         CATEGORIES.join(", ")
                     ));
                 }
             }
         }
         Ok(categories)
+    }
+
+    /// Returns whether a trace is wanted.
+    pub fn trace(&self) -> bool {
+        self.trace
     }
 
     /// Returns the categories that are logged; `all` for all of them.
@@ -70,6 +79,8 @@ mod tests {
         assert!(of(&["none", "all"]).unwrap().names().eq(["all"]));
         let both = of(&["net", "bench"]).unwrap();
         assert!(both.names().eq(["net", "bench"]));
+        let traced = of(&["trace", "net"]).unwrap();
+        assert!(traced.trace() && traced.names().eq(["net"]));
         let error = of(&["net", "qt"]).unwrap_err();
         assert!(error.starts_with("Unsupported logging category -debug=qt"), "{error}");
     }

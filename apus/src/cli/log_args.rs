@@ -13,6 +13,7 @@ use super::failure::Failure;
 use super::home::expand_home;
 use super::log;
 use super::settings::Settings;
+use super::trace;
 
 /// Core's `DEFAULT_DEBUGLOGFILE`.
 const NAME: &str = "debug.log";
@@ -40,6 +41,7 @@ impl LogArgs {
         let node::Options { datadir, network, blocks_dir, .. } = &chosen.options;
         check_root(datadir, network, blocks_dir.as_deref())?;
         DataDir::check_locks(&Disk::new(), datadir, network, blocks_dir.as_deref(), false)?;
+        trace::begin(&chosen.options.network_dir());
         let Some(file) = self.file(chosen).map_err(Failure::usage)? else { return Ok(()) };
         let network_dir = chosen.options.network_dir();
         let path = network_dir.join(&file);

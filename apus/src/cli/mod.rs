@@ -19,6 +19,7 @@ mod progress;
 mod reporting;
 mod report_peers;
 mod table;
+mod trace;
 mod report;
 mod report_json;
 mod conf;
@@ -106,6 +107,7 @@ fn parse_and_run() -> ExitCode {
     tracing::debug!(random_init_replaced, "started");
     let prepared = system::prepare().map_err(Failure::from);
     let ended = prepared.and_then(|()| run(cli)).unwrap_or_else(|failure| failure.end(json));
+    trace::end();
     if is_alone {
         output::note("All commands: apus --help");
     }
@@ -195,6 +197,9 @@ pub fn start_log(debug: &[String]) -> Result<(), String> {
     let categories = Categories::of(debug)?;
     for name in categories.names() {
         log::categories().switch(name, true);
+    }
+    if categories.trace() {
+        trace::want();
     }
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)

@@ -11,7 +11,7 @@ use apus_progress::{Estimate, Observer, Phase, Progress, Tip, words};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::numbers::{date, duration, precise, thousands};
-use super::{log, output};
+use super::{log, output, trace};
 
 /// Time between two lines if standard error is not a terminal, in the first minute.
 const LINE_EVERY_AT_FIRST: Duration = Duration::from_secs(5);
@@ -142,6 +142,7 @@ impl DisplayState {
 impl Observer for Reporter {
     fn observe(&self, progress: &Progress) {
         log::write_if_due();
+        trace::phase(progress.phase);
         let now = Instant::now();
         // If another thread holds the lock, it is showing progress right now.
         let Ok(mut state) = self.state.try_lock() else { return };

@@ -237,8 +237,8 @@ impl ReindexCommand {
     }
 }
 
-/// Runs `work` while showing progress, beside a server if there is one, and handling interrupts, and
-/// reports at the end.
+/// Runs `work` beside a server, if there is one, shows progress, handles interrupts, and reports at
+/// the end.
 pub fn run_and_report(
     options: &Options,
     reporting: Reporting,

@@ -21,8 +21,22 @@ use apus_host::threads::spawn_free;
 
 /// Interval at which the threads are sampled. A sample takes about 0.1 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Where Linux lists the threads of this process.
-const THREADS: &str = "/proc/self/task";
+
+/// The state of a thread that is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadState {
+    /// At work: running, or waiting for a processor that another thread or program uses.
+    Working,
+    WaitingForDisk,
+}
+
+/// A thread that is at work or waits for the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusyThread {
+    pub id: u32,
+    pub name: String,
+    pub state: ThreadState,
+}
 
 /// A thread that samples the states of all others, until this is dropped.
 pub struct StatesWatch {
@@ -43,12 +57,13 @@ impl StatesWatch {
         let seen = Arc::new(Seen::default());
         let to_note = Arc::clone(&seen);
         spawn_free("apus-states".to_string(), move || {
-            let own = fs::read_link("/proc/thread-self").unwrap_or_default();
-            let own = own.file_name().unwrap_or_default().to_string_lossy().into_owned();
             while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let ThreadStates { working, blocked } = look(&own);
-                to_note.working.fetch_add(working, Relaxed);
-                to_note.blocked.fetch_add(blocked, Relaxed);
+                for thread in busy_threads("self") {
+                    match thread.state {
+                        ThreadState::Working => to_note.working.fetch_add(1, Relaxed),
+                        ThreadState::WaitingForDisk => to_note.blocked.fetch_add(1, Relaxed),
+                    };
+                }
             }
         });
         Self { seen, _end: end }
@@ -73,25 +88,30 @@ impl Seen {
     }
 }
 
-/// Returns the states of all threads but `own` now; none if the system does not report them.
-fn look(own: &str) -> ThreadStates {
-    let threads = fs::read_dir(THREADS).into_iter().flatten().flatten();
-    let others = threads.filter(|thread| thread.file_name() != own);
+/// Returns the busy threads of a process (a number, or `self`), but not the one that looks; none if
+/// the system does not report them.
+pub fn busy_threads(process: &str) -> Vec<BusyThread> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let own = fs::read_link("/proc/thread-self").unwrap_or_default();
+    let others = threads.filter(|thread| Some(thread.file_name().as_os_str()) != own.file_name());
     let states = others.filter_map(|thread| {
         // A thread may have ended meanwhile.
-        state(&fs::read_to_string(thread.path().join("stat")).ok()?)
+        busy_thread(&fs::read_to_string(thread.path().join("stat")).ok()?)
     });
-    states.fold(ThreadStates::default(), |seen, state| match state {
-        'R' => ThreadStates { working: seen.working + 1, ..seen },
-        'D' => ThreadStates { blocked: seen.blocked + 1, ..seen },
-        _ => seen,
-    })
+    states.collect()
 }
 
-/// Returns the state in a thread's `stat`: it follows the name, which is in parentheses and may
-/// contain any character.
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(") ")?.1.chars().next()
+/// Reads a thread's `stat`; `None` unless the thread is busy. The state follows the name, which is
+/// in parentheses and may contain any character.
+fn busy_thread(stat: &str) -> Option<BusyThread> {
+    let (id, rest) = stat.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    let state = match rest.chars().next()? {
+        'R' => ThreadState::Working,
+        'D' => ThreadState::WaitingForDisk,
+        _ => return None,
+    };
+    Some(BusyThread { id: id.parse().ok()?, name: name.to_string(), state })
 }
 
 #[cfg(test)]
@@ -100,16 +120,25 @@ mod tests {
 
     #[test]
     fn the_state_comes_after_a_name_with_spaces_and_brackets() {
-        assert_eq!(state("4242 (apus-work-1) D 1 4200 4200 0 -1"), Some('D'));
-        assert_eq!(state("7 (a) S (b) R 1"), Some('R'));
-        assert_eq!(state("7 (a"), None);
-        assert_eq!(state(""), None);
+        let busy = |id, name: &str, state| Some(BusyThread { id, name: name.to_string(), state });
+        assert_eq!(
+            busy_thread("4242 (apus-work-1) D 1 4200 4200 0 -1"),
+            busy(4242, "apus-work-1", ThreadState::WaitingForDisk)
+        );
+        assert_eq!(busy_thread("7 (a) S (b) R 1"), busy(7, "a) S (b", ThreadState::Working));
+        assert_eq!(busy_thread("7 (apus-main) S 1"), None);
+        assert_eq!(busy_thread("7 (a"), None);
+        assert_eq!(busy_thread(""), None);
     }
 
     #[test]
     #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/self/task")]
     fn a_thread_that_runs_is_seen_at_work() {
-        // This thread runs while it looks.
-        assert!(look("").working >= 1);
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| while !stop.load(Relaxed) {});
+            while busy_threads("self").is_empty() {}
+            stop.store(true, Relaxed);
+        });
     }
 }

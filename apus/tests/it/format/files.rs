@@ -85,6 +85,7 @@ fn the_document_names_every_file() {
             "rebuild",
             "damage",
             "log",
+            "trace",
             "peers",
             "swiftsync",
             "join",
@@ -146,7 +147,7 @@ fn the_document_names_every_file() {
 
     let place = Place::new(Chain::Regtest);
     let blocks = place.write("blocks", &regtest_chain()[..21]);
-    let synced = apus(&place, &["sync", "--from", blocks.to_str().unwrap()]);
+    let synced = apus(&place, &["sync", "--debug=trace", "--from", blocks.to_str().unwrap()]);
     assert_ends(&synced, 0, &[]);
-    assert_files(&files_below(&place.network_dir()), &["always", "log"]);
+    assert_files(&files_below(&place.network_dir()), &["always", "log", "trace"]);
 }
