@@ -99,7 +99,7 @@ pub struct ConnectArgs {
     /// are mapped files that the kernel drops when memory is short. If less memory is free, cache
     /// and blocks in progress are made smaller, and a warning says so if you gave the size. While
     /// the system runs short of memory, both shrink further. SwiftSync uses at most 70 % of the
-    /// cache for coins, and never more than 200 MiB.
+    /// cache for coins, and at most 200 MiB, or all but 250 MiB of the cache if that is more.
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// A setting for tests and benchmarks; may be given many times: joindepth=N (the number of

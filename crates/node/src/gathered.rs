@@ -4,7 +4,7 @@ use apus_coins::{
     SnapshotFile, SnapshotReadError, SnapshotStats, SurvivorWriter, Survivors,
     snapshot_stats_sorted,
 };
-use apus_disk::{Disk, ShareWatch, StoreError};
+use apus_disk::{Caching, Disk, ShareWatch, StoreError};
 
 use apus_host::temporary::TemporaryDir;
 
@@ -23,7 +23,7 @@ impl Gathered {
     /// Returns an empty set of coins that uses up to `memory` bytes of memory.
     pub fn new(memory: usize) -> Result<Self, StoreError> {
         let dir = TemporaryDir::new()?;
-        let coins = Survivors::new(&Disk::new(), dir.path(), memory);
+        let coins = Survivors::new(&Disk::new(), dir.path(), memory, Caching::Direct);
         Ok(Self { coins, _dir: dir })
     }
 

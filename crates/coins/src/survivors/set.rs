@@ -60,15 +60,21 @@ impl Survivors {
 
     /// Returns an empty set. Coins may take up to `memory_bytes_max` of memory, at least 4 MiB;
     /// each writer takes 4 MiB more. Coins that do not fit go to a file in `dir`, which is created
-    /// when it is first needed. Slots have equal shares of the memory but not equal numbers of
+    /// when it is first needed, and is written as `caching` says. Slots have equal shares of the memory but not equal numbers of
     /// coins: keeping all coins in memory takes a tenth more than their size.
-    pub fn new(disk: &Disk, dir: &Path, memory_bytes_max: usize) -> Self {
-        Self::with_bits(disk, dir, memory_bytes_max, SLOT_BITS)
+    pub fn new(disk: &Disk, dir: &Path, memory_bytes_max: usize, caching: Caching) -> Self {
+        Self::with_bits(disk, dir, memory_bytes_max, caching, SLOT_BITS)
     }
 
     /// Like [`Survivors::new`], with 2^`bits` slots.
-    pub fn with_bits(disk: &Disk, dir: &Path, bytes_max: usize, bits: u32) -> Self {
-        let slots = Parts::new(disk, file_in(dir), 1 << bits, bytes_max >> bits, Caching::Direct);
+    pub fn with_bits(
+        disk: &Disk,
+        dir: &Path,
+        bytes_max: usize,
+        caching: Caching,
+        bits: u32,
+    ) -> Self {
+        let slots = Parts::new(disk, file_in(dir), 1 << bits, bytes_max >> bits, caching);
         Self::of(bits, bytes_max, slots, Totals::default())
     }
 
@@ -81,16 +87,12 @@ impl Survivors {
         disk: &Disk,
         dir: &Path,
         memory_bytes_max: usize,
+        caching: Caching,
         saved: &SavedSurvivors,
     ) -> Result<Self, StoreError> {
         let bits = saved.bits();
-        let slots = Parts::resume(
-            disk,
-            file_in(dir),
-            memory_bytes_max >> bits,
-            &saved.slots,
-            Caching::Direct,
-        )?;
+        let slots =
+            Parts::resume(disk, file_in(dir), memory_bytes_max >> bits, &saved.slots, caching)?;
         let totals = Totals { count: saved.count, amount: saved.amount };
         Ok(Self::of(bits, memory_bytes_max, slots, totals))
     }

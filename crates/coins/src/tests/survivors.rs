@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use apus_disk::{Disk, PowerCut, StoreError};
+use apus_disk::{Caching, Disk, PowerCut, StoreError};
 use apus_hash::{Hash, sha256};
 use apus_leveldb::Options;
 use apus_testdata::{Random, memory_of};
@@ -100,7 +100,8 @@ fn coins_in_any_order_by_any_number_of_threads_come_out_sorted() {
         [(0, 1, 1, 1 << 20), (2, 3, 4, 0), (10, 4, 5, 32 << 20), (10, 2, 99, 0)]
     {
         let dir = tempfile::tempdir().expect("a directory");
-        let survivors = Survivors::with_bits(&Disk::new(), dir.path(), memory, bits);
+        let survivors =
+            Survivors::with_bits(&Disk::new(), dir.path(), memory, Caching::Direct, bits);
         let coins = coins(0..30_000);
         push(&survivors, &coins, threads).expect("pushed");
         let file = dir.path().join("survivors.dat");
@@ -114,7 +115,7 @@ fn coins_in_any_order_by_any_number_of_threads_come_out_sorted() {
         survivors.destroy().expect("removed");
         assert!(!file.exists());
     }
-    let none = Survivors::new(&Disk::new(), Path::new("unused"), 1 << 20);
+    let none = Survivors::new(&Disk::new(), Path::new("unused"), 1 << 20, Caching::Direct);
     check(&none, Vec::new(), 3);
     none.destroy().expect("nothing to remove");
 }
@@ -125,7 +126,8 @@ fn a_resumed_run_has_the_coins_that_were_saved_and_no_others() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut random = Random(seed << 32);
         let memory = random.below(3) * 60_000;
-        let mut survivors = Survivors::with_bits(&Disk::new(), dir.path(), memory, 3);
+        let mut survivors =
+            Survivors::with_bits(&Disk::new(), dir.path(), memory, Caching::Direct, 3);
         let mut expected = Coins::new();
         let mut unsaved = Coins::new();
         let mut saved = survivors.save().expect("nothing to save");
@@ -143,8 +145,14 @@ fn a_resumed_run_has_the_coins_that_were_saved_and_no_others() {
                 1 => {
                     drop(survivors);
                     unsaved.clear();
-                    survivors = Survivors::resume(&Disk::new(), dir.path(), memory, &saved)
-                        .expect("resumed");
+                    survivors = Survivors::resume(
+                        &Disk::new(),
+                        dir.path(),
+                        memory,
+                        Caching::Direct,
+                        &saved,
+                    )
+                    .expect("resumed");
                 }
                 _ => {}
             }
@@ -167,7 +175,7 @@ fn ground(numbers: std::ops::Range<u64>) -> impl Iterator<Item = (OutPoint, Coin
 fn coins_of_chosen_txids_come_out_sorted() {
     for (memory, parts) in [(0, 1), (1 << 20, 3)] {
         let dir = tempfile::tempdir().expect("a directory");
-        let survivors = Survivors::new(&Disk::new(), dir.path(), memory);
+        let survivors = Survivors::new(&Disk::new(), dir.path(), memory, Caching::Direct);
         let chosen: Coins = coins(0..2000).into_iter().chain(ground(0..20_000)).collect();
         push(&survivors, &chosen, 2).expect("pushed");
         check(&survivors, chosen, parts);
@@ -176,7 +184,7 @@ fn coins_of_chosen_txids_come_out_sorted() {
     // The same outpoint in the same run, and in another one.
     for again in [19_000, 2] {
         let dir = tempfile::tempdir().expect("a directory");
-        let survivors = Survivors::new(&Disk::new(), dir.path(), 0);
+        let survivors = Survivors::new(&Disk::new(), dir.path(), 0, Caching::Direct);
         let mut chosen: Coins = ground(0..20_000).collect();
         chosen.insert(19_001, chosen[again].clone());
         push(&survivors, &chosen, 1).expect("pushed");
@@ -194,7 +202,7 @@ fn coins_of_chosen_txids_come_out_sorted() {
 fn a_slot_of_chosen_txids_is_sorted_in_bounded_memory() {
     let prepare = || tempfile::tempdir().expect("a directory");
     let bytes = memory_of(a_slot_of_chosen_txids_is_sorted_in_bounded_memory, prepare, |dir| {
-        let survivors = Survivors::new(&Disk::new(), dir.path(), 8 << 20);
+        let survivors = Survivors::new(&Disk::new(), dir.path(), 8 << 20, Caching::Direct);
         let mut writer = SurvivorWriter::new(&survivors);
         for (at, coin) in ground(0..900_000) {
             writer.push(&at.txid, at.vout, &coin.parts()).expect("pushed");
@@ -221,7 +229,8 @@ fn an_outpoint_that_comes_twice_is_named() {
     for again in [0, 1500, 2003, 2011, 3500] {
         for (memory, save) in [(1 << 20, false), (1 << 20, true), (0, false)] {
             let dir = tempfile::tempdir().expect("a directory");
-            let survivors = Survivors::with_bits(&Disk::new(), dir.path(), memory, 2);
+            let survivors =
+                Survivors::with_bits(&Disk::new(), dir.path(), memory, Caching::Direct, 2);
             push(&survivors, &coins, 2).expect("pushed");
             if save {
                 survivors.save().expect("saved");
@@ -241,7 +250,7 @@ fn an_outpoint_that_comes_twice_is_named() {
 #[should_panic(expected = "dropped unflushed")]
 fn coins_that_were_not_flushed_are_not_lost_silently() {
     let dir = tempfile::tempdir().expect("a directory");
-    let survivors = Survivors::new(&Disk::new(), dir.path(), 1 << 20);
+    let survivors = Survivors::new(&Disk::new(), dir.path(), 1 << 20, Caching::Direct);
     let mut writer = SurvivorWriter::new(&survivors);
     writer.push(&Hash([1; 32]), 0, &coin(1).parts()).expect("pushed");
     drop(writer);
@@ -252,7 +261,7 @@ fn coins_that_were_not_flushed_are_not_lost_silently() {
 #[should_panic(expected = "it is not a coin")]
 fn a_script_that_nobody_can_spend_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
-    let survivors = Survivors::new(&Disk::new(), dir.path(), 1 << 20);
+    let survivors = Survivors::new(&Disk::new(), dir.path(), 1 << 20, Caching::Direct);
     let too_long = vec![6; 10_006];
     let parts = CoinParts { amount: 1, code: 1, script: &too_long };
     let _ = SurvivorWriter::new(&survivors).push(&Hash([1; 32]), 0, &parts);
@@ -261,7 +270,7 @@ fn a_script_that_nobody_can_spend_is_refused() {
 #[test]
 fn damage_to_the_file_is_seen() {
     let dir = tempfile::tempdir().expect("a directory");
-    let survivors = Survivors::with_bits(&Disk::new(), dir.path(), 1 << 20, 2);
+    let survivors = Survivors::with_bits(&Disk::new(), dir.path(), 1 << 20, Caching::Direct, 2);
     push(&survivors, &coins(0..300), 1).expect("pushed");
     let saved = survivors.save().expect("saved");
     drop(survivors);
@@ -269,7 +278,7 @@ fn damage_to_the_file_is_seen() {
     let mut bytes = std::fs::read(&path).expect("read");
     bytes[5000] ^= 1;
     std::fs::write(&path, &bytes).expect("written");
-    let resume = || Survivors::resume(&Disk::new(), dir.path(), 1 << 20, &saved);
+    let resume = || Survivors::resume(&Disk::new(), dir.path(), 1 << 20, Caching::Direct, &saved);
     let survivors = resume().expect("resumed");
     let chainstate = chainstate(&dir.path().join("chainstate"));
     let error = write(&survivors, &chainstate, 1).expect_err("damaged").to_string();
@@ -302,7 +311,7 @@ fn a_power_cut_loses_only_what_was_not_saved() {
         let disk = Disk::with_power_cut(power.clone());
         let mut saved = None;
         let work = || -> Result<(), StoreError> {
-            let survivors = Survivors::with_bits(&disk, dir.path(), 0, 1);
+            let survivors = Survivors::with_bits(&disk, dir.path(), 0, Caching::Direct, 1);
             push(&survivors, &first, 1)?;
             saved = Some(survivors.save()?);
             push(&survivors, &second, 1)?;
@@ -312,8 +321,9 @@ fn a_power_cut_loses_only_what_was_not_saved() {
         let result = { work }();
         power.lose_unsynced().expect("the power is gone");
         let survivors = match &saved {
-            Some(saved) => Survivors::resume(&Disk::new(), dir.path(), 0, saved).expect("resumed"),
-            None => Survivors::with_bits(&Disk::new(), dir.path(), 0, 1),
+            Some(saved) => Survivors::resume(&Disk::new(), dir.path(), 0, Caching::Direct, saved)
+                .expect("resumed"),
+            None => Survivors::with_bits(&Disk::new(), dir.path(), 0, Caching::Direct, 1),
         };
         resumed += u32::from(saved.is_some());
         let mut expected = match saved {

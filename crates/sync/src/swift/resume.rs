@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use apus_coins::{SavedSurvivors, Survivors};
-use apus_disk::{Disk, StoreError};
+use apus_disk::{Caching, Disk, StoreError};
+use apus_host::memory::limit::memory_limit;
+use apus_host::root::Root;
 use apus_host::threads;
 use apus_node::block::step::Step;
 use apus_node::commit::Ledger;
@@ -28,11 +30,15 @@ use apus_node::sealed::{begun_again, unreadable};
 /// is for blocks in progress and for writing tables.
 const SURVIVORS_PERCENT: usize = 70;
 
-/// Maximum bytes of coins to be written that are held in memory. More would gain nothing: touching
-/// memory for the first time costs as much as writing it out past the page cache, in pieces of 200
-/// KiB. With the blocks in progress and what [`Recent`] keeps, at most 250 MB for 288 full blocks,
-/// SwiftSync stays below 500 MiB.
-const SURVIVORS_BYTES_MAX: usize = 200 << 20;
+/// The part of `--dbcache` that is not for coins, once that leaves more for them than
+/// [`SURVIVORS_BYTES`]: with the blocks in progress, and what [`Recent`] keeps, at most 250 MB for
+/// 288 full blocks, SwiftSync then stays within 50 MiB of `--dbcache`.
+const OTHER_BYTES: usize = 250 << 20;
+/// Bytes of coins to be written that are held in memory with the default `--dbcache`.
+const SURVIVORS_BYTES: usize = 200 << 20;
+/// The coins' file goes through the page cache if this many times its bytes are free: the kernel
+/// then need not write it before it is deleted, and no thread waits for the disk.
+const FREE_TIMES: u64 = 2;
 
 /// The surroundings of a SwiftSync from beginning to end.
 pub(super) struct Workspace {
@@ -42,6 +48,15 @@ pub(super) struct Workspace {
     /// The coins that the last blocks spend; `None` if undo data has them.
     pub recent: Option<Recent>,
     pub share: SwiftShare,
+}
+
+/// Where coins wait to be written.
+#[derive(Clone, Copy)]
+struct CoinRoom {
+    /// Bytes of coins that are held in memory.
+    memory: usize,
+    /// How the others are written to their file.
+    caching: Caching,
 }
 
 /// The work of a SwiftSync so far.
@@ -87,7 +102,7 @@ pub(super) fn begin(
         Mode::Full => None,
     };
     let share = share(node, recent.as_ref()).map_err(Fault::Memory)?;
-    let memory = share.survivors_bytes;
+    let room = CoinRoom { memory: share.survivors_bytes, caching: caching(node, plan) };
     let saved = load(&disk, directory)?;
     if saved.is_none() && saved_path(directory).is_file() {
         watch.observer.note(&unreadable(&saved_path(directory), "SwiftSync"));
@@ -99,7 +114,7 @@ pub(super) fn begin(
             is_there || !saved.is_done(node.tree().node(step.id).height)
         })
         && let Some(taken) =
-            take_up(&saved, plan, (&disk, directory), memory, recent.as_ref(), watch.observer)
+            take_up(&saved, plan, (&disk, directory), room, recent.as_ref(), watch.observer)
     {
         let (salt, survivors, state) = taken;
         tracing::debug!(
@@ -110,7 +125,7 @@ pub(super) fn begin(
     }
     remove_directory(&disk, directory)?;
     let salt = new_salt(directory)?;
-    let survivors = Survivors::new(&disk, directory, memory);
+    let survivors = Survivors::new(&disk, directory, room.memory, room.caching);
     let state = SwiftState::new(plan.aggregate, &salt);
     Ok((Workspace { key, salt, survivors, recent, share }, state))
 }
@@ -130,10 +145,21 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 /// Returns the number of workers and the memory for coins, as far as memory is available.
 fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
     let workers = threads::workers(node.options().threads);
-    let survivors =
-        (node.options().dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
+    let cache = node.options().dbcache_bytes;
+    let survivors = cache.saturating_sub(OTHER_BYTES).max(SURVIVORS_BYTES);
+    let survivors = survivors.min(cache / 100 * SURVIVORS_PERCENT);
     let held = header_bytes(node.tree(), node.view().is_some()) + recent.map_or(0, Recent::bytes);
     SwiftShare::new(workers, survivors, held)
+}
+
+/// Returns how the file of the coins that are not held in memory is written.
+fn caching(node: &Node, plan: &SwiftPlan) -> Caching {
+    let blocks = plan.steps.iter().map(|step| step.weight).sum();
+    let coins = node.forecast().growth.tables(blocks).likely;
+    match memory_limit(&Root::system()) {
+        Some(limit) if limit.bytes / FREE_TIMES >= coins => Caching::PageCache,
+        _ => Caching::Direct,
+    }
 }
 
 /// Restores the saved work; returns `None` if it is damaged or incomplete.
@@ -141,14 +167,14 @@ fn take_up(
     saved: &Saved,
     plan: &SwiftPlan,
     (disk, directory): (&Disk, &Path),
-    memory: usize,
+    room: CoinRoom,
     recent: Option<&Recent>,
     observer: &dyn Observer,
 ) -> Option<(Salt, Survivors, SwiftState)> {
     let salt = Salt::new(<[u8; 64]>::try_from(&saved.salt[..]).ok()?);
     let aggregate = Aggregate::from_bytes(plan.aggregate, &salt, &saved.aggregate)?;
     let survivors = SavedSurvivors::from_bytes(&saved.survivors).ok()?;
-    let survivors = Survivors::resume(disk, directory, memory, &survivors)
+    let survivors = Survivors::resume(disk, directory, room.memory, room.caching, &survivors)
         .inspect_err(|error| observer.note(&begun_again(error, "SwiftSync")))
         .ok()?;
     if let Some(recent) = recent {
