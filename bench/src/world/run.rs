@@ -352,6 +352,7 @@ impl<'a> Run<'a> {
                     nonce: id.0 + (1 << 32),
                     user_agent: "/Apus:world/",
                     services: Services::default(),
+                    features: Vec::new(),
                     time: UNIX_TIME,
                     start_height: 0,
                 };

@@ -4,16 +4,17 @@
 use std::time::Duration;
 
 use apus_wire::message::{
-    Command, InventoryKind, InventoryList, Message, Nonce, Payload, Raw, Services, Version,
+    Command, Feature, InventoryKind, InventoryList, Message, Nonce, Payload, Raw, Services, Version,
 };
 
-/// The version of the protocol that we speak (Core's `PROTOCOL_VERSION`, without the `feature`
-/// message of its newest one).
-pub const PROTOCOL_VERSION: i32 = 70_016;
+/// The version of the protocol that we speak (Core's `PROTOCOL_VERSION`).
+pub const PROTOCOL_VERSION: i32 = 70_017;
 /// Core's `MIN_PEER_PROTO_VERSION`: older peers have no `getheaders`.
 const MIN_PEER_PROTO_VERSION: i32 = 31_800;
 /// Core's `WTXID_RELAY_VERSION`, and the version from which peers accept `sendaddrv2`.
 const WTXID_RELAY_VERSION: i32 = 70_016;
+/// Core's `FEATURE_VERSION` (BIP434).
+const FEATURE_VERSION: i32 = 70_017;
 /// Core's `SENDHEADERS_VERSION` (BIP130).
 const SENDHEADERS_VERSION: i32 = 70_012;
 /// Core's `BIP0031_VERSION`: peers of a higher one answer a ping.
@@ -49,6 +50,15 @@ impl Outgoing {
     }
 }
 
+/// The feature of a node that sends the coins that a block spends (draft BIP 455).
+pub const BLOCK_SPENT_COINS: &str = "blockspentcoinsv1";
+/// The features whose data is kept if a peer offers them; all others are ignored.
+const FEATURES_KNOWN: [&str; 1] = [BLOCK_SPENT_COINS];
+
+/// A feature that one side of a connection offers, and what its specification says about it
+/// (BIP434).
+pub type OfferedFeature = (&'static str, Vec<u8>);
+
 /// Our side of the handshake on one connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ourselves {
@@ -59,6 +69,8 @@ pub struct Ourselves {
     pub user_agent: &'static str,
     /// The services that we announce; none by default.
     pub services: Services,
+    /// The features that we announce.
+    pub features: Vec<OfferedFeature>,
     /// Our time in seconds since 1970, when the connection was made.
     pub time: i64,
     /// The height of our best block.
@@ -72,12 +84,22 @@ pub struct Themselves {
     pub version: i32,
     /// The services that the peer announces.
     pub services: Services,
+    /// The features that the peer announces, of those that we know.
+    pub features: Vec<OfferedFeature>,
     /// Its program and version, without characters that are not printable.
     pub user_agent: String,
     /// The height of its best block when it connected.
     pub start_height: i32,
     /// Its time minus ours, in seconds.
     pub time_offset: i64,
+}
+
+impl Themselves {
+    /// Returns the data of a feature; `None` if the peer does not offer it.
+    pub fn feature(&self, id: &str) -> Option<&[u8]> {
+        let feature = self.features.iter().find(|(offered, _)| *offered == id);
+        feature.map(|(_, data)| &data[..])
+    }
 }
 
 /// Why a connection ends. Every fault ends it at once, as in Core since v24.
@@ -104,6 +126,9 @@ pub enum SessionFault {
     /// A handshake message came after the handshake.
     #[error("it sent `{0}` after the handshake")]
     AfterHandshake(Command),
+    /// A `feature` that is invalid, or of a peer whose version of the protocol does not have it.
+    #[error("it sent an invalid `feature`")]
+    Feature,
     /// A transaction or its announcement came, though we said that we want none.
     #[error("it sent a transaction, though we said that we want none")]
     Transaction,
@@ -256,6 +281,7 @@ impl Session {
                 Ok(Handled::Ready)
             }
             (Stage::Ready, message) => self.handle_ready(message, now, out),
+            (Stage::Verack, Message::Feature(feature)) => self.note_feature(*feature),
             // Core ignores everything else before the handshake is complete.
             (Stage::Verack, Message::SendCmpct(send)) if send.announce > 1 => {
                 Err(SessionFault::SendCmpct)
@@ -287,6 +313,7 @@ impl Session {
         self.them = Some(Themselves {
             version: common,
             services: version.services,
+            features: Vec::new(),
             user_agent: printable(version.user_agent),
             start_height: version.start_height,
             time_offset: version.time.saturating_sub(self.unix_time(now)),
@@ -295,8 +322,29 @@ impl Session {
             out.push(Outgoing::empty(Command::WTXIDRELAY));
             out.push(Outgoing::empty(Command::SENDADDRV2));
         }
+        if common >= FEATURE_VERSION {
+            let features = self.ourselves.features.iter();
+            out.extend(features.map(|(id, data)| {
+                let id = id.as_bytes();
+                Outgoing::new(&Feature { id, data })
+            }));
+        }
         out.push(Outgoing::empty(Command::VERACK));
         self.stage = Stage::Verack;
+        Ok(Handled::Done)
+    }
+
+    /// Keeps a feature that the peer offers, if we know it. Of two with the same name, the first
+    /// counts.
+    fn note_feature(&mut self, feature: Option<Feature>) -> Result<Handled, SessionFault> {
+        let them = self.them.as_mut().filter(|them| them.version >= FEATURE_VERSION);
+        let (Some(feature), Some(them)) = (feature, them) else {
+            return Err(SessionFault::Feature);
+        };
+        let known = FEATURES_KNOWN.into_iter().find(|known| known.as_bytes() == feature.id);
+        if let Some(id) = known.filter(|id| them.feature(id).is_none()) {
+            them.features.push((id, feature.data.to_vec()));
+        }
         Ok(Handled::Done)
     }
 
@@ -309,7 +357,7 @@ impl Session {
         let serves = self.ourselves.services.has(Services::WITNESS);
         match message {
             Message::WtxidRelay => Err(SessionFault::AfterHandshake(Command::WTXIDRELAY)),
-            Message::Feature => Err(SessionFault::AfterHandshake(Command::FEATURE)),
+            Message::Feature(_) => Err(SessionFault::AfterHandshake(Command::FEATURE)),
             Message::SendAddrV2 => Err(SessionFault::AfterHandshake(Command::SENDADDRV2)),
             Message::SendCmpct(send) if send.announce > 1 => Err(SessionFault::SendCmpct),
             Message::Tx(_) => Err(SessionFault::Transaction),

@@ -212,7 +212,14 @@ fn greeting(kind: u8, nonce: u64) -> (ConnectionType, Ourselves) {
     let time = 1_700_000_000;
     (
         connection,
-        Ourselves { nonce, user_agent, services: Services::default(), time, start_height: 0 },
+        Ourselves {
+            nonce,
+            user_agent,
+            services: Services::default(),
+            features: Vec::new(),
+            time,
+            start_height: 0,
+        },
     )
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_chain::BlockId;
-use apus_wire::message::{Message, Services};
+use apus_wire::message::{Command, Feature, Message, Services};
 
-use super::manager::{Habit, OUR_NONCE, SERVICES, World, mine, version};
+use super::manager::{Habit, OUR_NONCE, SERVICES, World, mine, ourselves, version};
 use super::regtest;
-use crate::{ConnectionType, Ourselves, PeerError, Session, SessionFault};
+use crate::{BLOCK_SPENT_COINS, ConnectionType, Outgoing, PeerError, Session, SessionFault};
 
 /// As in Core, what a peer offers decides what it is asked for, and not whether it may stay.
 #[test]
@@ -66,14 +66,8 @@ fn a_connection_from_ourselves_is_noticed() {
 #[test]
 fn a_ping_waits_behind_large_answers() {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-    let ourselves = Ourselves {
-        nonce: OUR_NONCE,
-        user_agent: "/Apus:test/",
-        services: Services::default(),
-        time: 0,
-        start_height: 0,
-    };
-    let (mut session, _) = Session::new(true, ourselves, Services::default(), Duration::ZERO);
+    let (mut session, _) =
+        Session::new(true, ourselves(Vec::new()), Services::default(), Duration::ZERO);
     let mut out = Vec::new();
     let version = version(70_016, SERVICES, 1);
     for message in [Message::decode(version.command, &version.payload).unwrap(), Message::Verack] {
@@ -89,4 +83,61 @@ fn a_ping_waits_behind_large_answers() {
     assert_eq!(session.check_time(minutes(79)), Ok(()));
     session.heard(minutes(80));
     assert_eq!(session.check_time(minutes(80)), Err(SessionFault::PingTimeout));
+}
+
+/// Returns our session with a peer of this version, after its greeting, and the names of what we
+/// answered.
+fn greeted(number: i32) -> (Session, Vec<Command>) {
+    let ours = vec![("somefeature", vec![1, 2])];
+    let (mut session, _) = Session::new(true, ourselves(ours), Services::default(), Duration::ZERO);
+    let mut out = Vec::new();
+    let version = version(number, SERVICES, 1);
+    let message = Message::decode(version.command, &version.payload).unwrap();
+    session.handle(&message, Duration::ZERO, &mut out).unwrap();
+    (session, out.into_iter().map(|message| message.command).collect())
+}
+
+/// As BIP434 says, a feature is sent between `version` and `verack`, to those that know what it is.
+#[test]
+fn features_are_exchanged_before_the_end_of_the_handshake() {
+    let (_, sent) = greeted(70_016);
+    assert!(!sent.contains(&Command::FEATURE), "{sent:?}");
+    let (mut session, sent) = greeted(70_017);
+    assert_eq!(sent[3..], [Command::FEATURE, Command::VERACK]);
+    let mut send = |id: &str, data: &[u8]| {
+        let message = Outgoing::new(&Feature { id: id.as_bytes(), data });
+        let message = Message::decode(message.command, &message.payload).unwrap();
+        session.handle(&message, Duration::ZERO, &mut Vec::new()).map(|_| ())
+    };
+    for (id, data) in [("unknown", &[7; 512][..]), (BLOCK_SPENT_COINS, &[0]), ("BIP1", &[])] {
+        assert_eq!(send(id, data), Ok(()));
+    }
+    assert_eq!(send(BLOCK_SPENT_COINS, &[1]), Ok(()), "the first counts");
+    let them = session.them().unwrap();
+    assert_eq!(them.features, [(BLOCK_SPENT_COINS, vec![0])], "no memory for unknown ones");
+    assert_eq!(them.feature(BLOCK_SPENT_COINS), Some(&[0][..]));
+    assert_eq!(them.feature("unknown"), None);
+}
+
+/// As Core does.
+#[test]
+fn an_invalid_feature_ends_the_connection() {
+    let name = [&[81][..], &[b'x'; 81], &[0]].concat();
+    let data = [&[4][..], b"name", &[0xfd, 1, 2], &[0; 513]].concat();
+    let fine: &[u8] = b"\x04name\0";
+    for (number, payload, expected) in [
+        (70_017, fine, Ok(())),
+        (70_016, fine, Err(SessionFault::Feature)),
+        (70_017, b"\x03nam\0", Err(SessionFault::Feature)),
+        (70_017, b"\x04name", Err(SessionFault::Feature)),
+        (70_017, b"\x04name\0\0", Err(SessionFault::Feature)),
+        (70_017, b"\xfd\x04\0name\0", Err(SessionFault::Feature)),
+        (70_017, &name, Err(SessionFault::Feature)),
+        (70_017, &data, Err(SessionFault::Feature)),
+    ] {
+        let (mut session, _) = greeted(number);
+        let message = Message::decode(Command::FEATURE, payload).unwrap();
+        let handled = session.handle(&message, Duration::ZERO, &mut Vec::new()).map(|_| ());
+        assert_eq!(handled, expected, "{number}: {payload:02x?}");
+    }
 }

@@ -17,8 +17,8 @@ use apus_wire::{Header, Network};
 use super::regtest;
 use crate::session::{Ourselves, Outgoing, SessionFault};
 use crate::{
-    Action, ConnectionType, Fault, HeaderChain, HeadersFault, Limits, PeerError, PeerId,
-    PeerManager, Settings,
+    Action, ConnectionType, Fault, HeaderChain, HeadersFault, Limits, OfferedFeature, PeerError,
+    PeerId, PeerManager, Settings,
 };
 
 pub(super) const SERVICES: Services = Services::NETWORK.with(Services::WITNESS);
@@ -131,10 +131,7 @@ impl World {
         let peer = FakePeer { habit, chain: chain.to_vec(), inbox: VecDeque::new(), count: 0 };
         self.peers.insert(id, peer);
         let mut actions = Vec::new();
-        let user_agent = "/Apus:test/";
-        let time = UNIX_TIME;
-        let services = Services::default();
-        let ourselves = Ourselves { nonce: OUR_NONCE, user_agent, services, time, start_height: 0 };
+        let ourselves = ourselves(Vec::new());
         self.manager.connected(id, kind, ourselves, self.now, &mut actions);
         self.carry_out(actions);
         id
@@ -222,6 +219,18 @@ pub(super) fn version(version: i32, services: Services, nonce: u64) -> Outgoing 
         start_height: 0,
         relay: true,
     })
+}
+
+/// Returns what we say about ourselves, with these features.
+pub(super) fn ourselves(features: Vec<OfferedFeature>) -> Ourselves {
+    Ourselves {
+        nonce: OUR_NONCE,
+        user_agent: "/Apus:test/",
+        services: Services::default(),
+        features,
+        time: UNIX_TIME,
+        start_height: 0,
+    }
 }
 
 impl FakePeer {
@@ -482,6 +491,7 @@ fn each_fault_costs_the_connection() {
             "does not serve the blocks we need",
             Habit::Version(70_016, Services::NETWORK_LIMITED.with(Services::WITNESS)),
         ),
+        ("`feature` after the handshake", Habit::Sends(raw(Command::FEATURE, b"\x04name\0"))),
         ("it is ourselves", Habit::SendsFirst(version(70_016, SERVICES, OUR_NONCE))),
     ];
     for (reason, habit) in cases.into_iter().chain(wrong_headers(&network, &chain)) {

@@ -245,6 +245,7 @@ fn ourselves(common: &Common, time: i64) -> Ourselves {
         nonce: random(),
         user_agent: USER_AGENT,
         services: chain.services.with(v2),
+        features: Vec::new(),
         time,
         start_height: chain.height() as i32,
     })

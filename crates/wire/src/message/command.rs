@@ -6,8 +6,8 @@ pub struct Command([u8; 12]);
 
 /// The messages with a one-byte name in the v2 transport, by that byte (BIP324). A 0 means that a
 /// name of twelve bytes follows.
-const SHORT_IDS: [Option<Command>; 29] = {
-    let mut ids = [None; 29];
+const SHORT_IDS: [Option<Command>; 38] = {
+    let mut ids = [None; 38];
     let names = [
         "addr",
         "block",
@@ -43,6 +43,8 @@ const SHORT_IDS: [Option<Command>; 29] = {
         ids[i + 1] = Some(Command::new(names[i]));
         i += 1;
     }
+    // BIP434; those between are not used yet.
+    ids[37] = Some(Command::new("feature"));
     ids
 };
 

@@ -9,6 +9,7 @@
 mod address;
 mod command;
 mod compact;
+mod feature;
 mod filters;
 mod inventory;
 mod payload;
@@ -21,6 +22,7 @@ mod tests;
 pub use address::{ADDRESSES_MAX, AddressList, Host, NetAddress};
 pub use command::Command;
 pub use compact::{GetBlockTxn, block_transactions, compact_block};
+pub use feature::Feature;
 pub use filters::FilterRequest;
 pub use inventory::{INVENTORY_MAX, Inventory, InventoryItem, InventoryKind, InventoryList};
 pub use payload::{
@@ -222,8 +224,8 @@ pub enum Message<'a> {
     Tx(&'a [u8]),
     /// The minimum fee rate of transactions that the peer wants (BIP133), which is not read here.
     FeeFilter,
-    /// Says what the sender supports, before `verack` alone.
-    Feature,
+    /// A feature that the sender supports, before `verack` alone (BIP434); `None` if it is invalid.
+    Feature(Option<Feature<'a>>),
     /// Any other message.
     Other,
 }
@@ -264,7 +266,7 @@ impl<'a> Message<'a> {
             Command::NOTFOUND => InventoryList::parse(cursor, usize::MAX).map(Self::NotFound),
             Command::BLOCK => Ok(Self::Block(payload)),
             Command::TX => Ok(Self::Tx(payload)),
-            Command::FEATURE => Ok(Self::Feature),
+            Command::FEATURE => Ok(Self::Feature(Feature::parse(cursor).ok())),
             Command::FEEFILTER => Ok(Self::FeeFilter),
             _ => Ok(Self::Other),
         };

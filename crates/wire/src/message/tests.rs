@@ -349,12 +349,13 @@ fn wrong_envelopes_are_refused() {
 
 #[test]
 fn names_of_one_byte_are_those_of_bip324() {
-    for (id, name) in [(1, "addr"), (2, "block"), (13, "headers"), (14, "inv"), (28, "addrv2")] {
+    for (id, name) in [(1, "addr"), (2, "block"), (13, "headers"), (28, "addrv2"), (37, "feature")]
+    {
         assert_eq!(Command::from_short_id(id), Some(Command::new(name)));
         assert_eq!(Command::new(name).short_id(), Some(id));
     }
     assert_eq!(Command::VERSION.short_id(), None);
-    for id in [0, 29, 255] {
+    for id in [0, 29, 36, 38, 255] {
         assert_eq!(Command::from_short_id(id), None);
     }
     for command in [Command::PING, Command::VERSION] {

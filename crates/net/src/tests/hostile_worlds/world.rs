@@ -383,6 +383,7 @@ impl World {
             nonce: OUR_NONCE,
             user_agent: "/Apus:test/",
             services: Services::default(),
+            features: Vec::new(),
             time: self.unix_time,
             start_height: 0,
         };
