@@ -265,7 +265,8 @@ fn script_len(compressed: &[u8]) -> usize {
     }
 }
 
-fn decompress_into(compressed: &[u8], out: &mut Vec<u8>) {
+/// Appends the script with this compressed form.
+pub(super) fn decompress_into(compressed: &[u8], out: &mut Vec<u8>) {
     match *compressed {
         [0, ref hash @ ..] => {
             out.extend_from_slice(&[OP_DUP, OP_HASH160, 20]);

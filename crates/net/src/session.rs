@@ -380,6 +380,8 @@ impl Session {
                 Ok(Handled::Pass)
             }
             Message::GetFilters(request) => Err(SessionFault::NotOffered(request.command)),
+            Message::GetSpentCoins(_) if self.offers(BLOCK_SPENT_COINS) => Ok(Handled::Pass),
+            Message::GetSpentCoins(_) => Err(SessionFault::NotOffered(Command::GETBSPENT)),
             Message::GetHeaders(_)
             | Message::GetBlocks(_)
             | Message::GetData(_)
@@ -409,8 +411,14 @@ impl Session {
             | Message::Headers(_)
             | Message::Inv(_)
             | Message::NotFound(_)
+            | Message::SpentCoins(_)
             | Message::Block(_) => Ok(Handled::Pass),
         }
+    }
+
+    /// Returns whether we offer a feature.
+    fn offers(&self, id: &str) -> bool {
+        self.ourselves.features.iter().any(|(offered, _)| *offered == id)
     }
 
     /// Checks how long the peer has kept us waiting.

@@ -16,15 +16,17 @@ mod requests;
 mod script;
 mod signatures;
 mod snapshot;
+mod spent_coins;
 mod undo;
 
 /// A target's name, which its corpus and its program in `fuzz_targets/` share, and its body.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     ("block_view", block_view::run),
     ("undo", undo::run),
+    ("spent_coins", spent_coins::run),
     ("index_records", index_records::run),
     ("snapshot", snapshot::run),
     ("hints_bip456", hints::bip456),

@@ -3,6 +3,7 @@ mod chainstate;
 mod codec;
 mod core;
 mod sections;
+mod spent_coins;
 mod survivors;
 mod undo;
 

@@ -492,6 +492,7 @@ fn each_fault_costs_the_connection() {
             Habit::Version(70_016, Services::NETWORK_LIMITED.with(Services::WITNESS)),
         ),
         ("`feature` after the handshake", Habit::Sends(raw(Command::FEATURE, b"\x04name\0"))),
+        ("`getbspent`, though we do not offer", Habit::Sends(raw(Command::GETBSPENT, &[0; 36]))),
         ("it is ourselves", Habit::SendsFirst(version(70_016, SERVICES, OUR_NONCE))),
     ];
     for (reason, habit) in cases.into_iter().chain(wrong_headers(&network, &chain)) {

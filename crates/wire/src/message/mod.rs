@@ -13,6 +13,7 @@ mod feature;
 mod filters;
 mod inventory;
 mod payload;
+mod spent_coins;
 mod transaction;
 mod version;
 
@@ -29,6 +30,7 @@ pub use payload::{
     GetHeaders, HEADERS_MAX, Hashes, HeaderList, Headers, LOCATOR_MAX, Nonce, Payload, Raw,
     SendCmpct,
 };
+pub use spent_coins::{GetSpentCoins, SpentCoins};
 pub use transaction::{Transaction, TxInput, TxOutput};
 pub use version::{SUBVERSION_BYTES_MAX, Services, Version};
 
@@ -210,6 +212,10 @@ pub enum Message<'a> {
     Bloom(Command),
     /// Asks for filters of blocks or their headers (BIP157): for nodes that offer these.
     GetFilters(FilterRequest),
+    /// Asks for the coins that a block spends (draft BIP 455): for nodes that offer these.
+    GetSpentCoins(GetSpentCoins),
+    /// Coins that a block spends (draft BIP 455).
+    SpentCoins(SpentCoins<'a>),
     /// Headers.
     Headers(HeaderList<'a>),
     /// Blocks and transactions that the peer has.
@@ -259,6 +265,8 @@ impl<'a> Message<'a> {
             Command::GETCFILTERS | Command::GETCFHEADERS | Command::GETCFCHECKPT => {
                 FilterRequest::parse(command, cursor).map(Self::GetFilters)
             }
+            Command::GETBSPENT => GetSpentCoins::parse(cursor).map(Self::GetSpentCoins),
+            Command::BSPENT => SpentCoins::parse(cursor).map(Self::SpentCoins),
             Command::HEADERS => HeaderList::parse(cursor).map(Self::Headers),
             Command::INV => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::Inv),
             Command::GETDATA => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::GetData),

@@ -348,6 +348,26 @@ fn wrong_envelopes_are_refused() {
 }
 
 #[test]
+fn coins_that_a_block_spends_are_asked_for_and_sent_by_their_long_names() {
+    let block = Hash([7; 32]);
+    let request = GetSpentCoins { block, cutoff: 0x0102_0304 };
+    let mut contents = Vec::new();
+    encode_contents(&request, &mut contents);
+    assert_eq!(contents, [&b"\0getbspent\0\0\0"[..], &[7; 32], &[4, 3, 2, 1]].concat());
+    let (command, start) = split_contents(&contents).unwrap();
+    let decoded = Message::decode(command, &contents[start..]);
+    assert!(matches!(decoded, Ok(Message::GetSpentCoins(again)) if again == request));
+    assert!(Message::decode(command, &contents[start..start + 35]).is_err());
+    let answer = [&[7; 32][..], &[1, 2, 3]].concat();
+    let coins = &[1, 2, 3][..];
+    assert!(matches!(
+        Message::decode(Command::BSPENT, &answer),
+        Ok(Message::SpentCoins(sent)) if sent == SpentCoins { block, coins }
+    ));
+    assert!(Message::decode(Command::BSPENT, &answer[..31]).is_err());
+}
+
+#[test]
 fn names_of_one_byte_are_those_of_bip324() {
     for (id, name) in [(1, "addr"), (2, "block"), (13, "headers"), (28, "addrv2"), (37, "feature")]
     {
