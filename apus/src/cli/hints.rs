@@ -10,6 +10,7 @@ use apus_node as node;
 use apus_node::SyncError;
 use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_swiftsync::hints::Statistics;
+use apus_swiftsync::hints::elias_fano::BitOrder;
 use apus_swiftsync::{Format, hints};
 use apus_sync::HintsFile;
 use apus_wire::{Chain, Network};
@@ -76,6 +77,7 @@ const CREATE_EXAMPLES: &str = "\
 Examples:
   apus hints create -o mainnet.hints                   at the tip of Bitcoin Core's own directory
   apus hints create --height 840000 -o 840000.hints    at a height below it; nothing is rewound
+  apus hints create --format hintsfile-0.2 -o crate.hints  for programs with the crate hintsfile
   apus hints create --format booster -o bitmap.bin     for IBD Booster
   apus hints create --snapshot utxo.dat -o utxo.hints  from a UTXO snapshot and the blocks";
 
@@ -91,11 +93,10 @@ pub struct Info {
 
 /// Write a hints file in another format.
 ///
-/// The formats count outputs in different ways: bip456 and compressed leave out unspendable
-/// outputs, and do not say how many outputs a block has; booster and bitset count all outputs. So a
-/// conversion from the former to the latter, or back, reads the blocks that the hints are for, from
-/// a synced directory, which is not changed. No directory is needed from compressed to bip456,
-/// between booster and bitset, and from bip456, booster or bitset to itself.
+/// The formats count outputs in different ways: booster and bitset count all outputs; all others
+/// leave out unspendable outputs, and do not say how many outputs a block has. So a conversion from
+/// the latter to the former, or back, reads the blocks that the hints are for, from a synced
+/// directory, which is not changed. All other conversions need no directory.
 #[derive(Args)]
 pub struct Convert {
     /// The hints file to read.
@@ -115,8 +116,13 @@ pub struct Convert {
 /// back into the same bip456 file, byte for byte.
 #[derive(Args)]
 pub struct Compress {
-    /// The hints file to read, in the format bip456 or compressed.
+    /// The hints file to read, in any format but booster and bitset.
     file: PathBuf,
+    /// The bit of each byte that comes first in a file of BIP 456: bit 0 (lsb) or bit 7 (msb). It is
+    /// needed only if an error asks for it: very small files may say different things in the two
+    /// orders.
+    #[arg(long, value_enum, value_name = "ORDER")]
+    bit_order: Option<Order>,
     #[command(flatten)]
     output: Output,
 }
@@ -135,11 +141,27 @@ struct Output {
     json: bool,
 }
 
+/// The orders of the bits in a byte.
+#[derive(Clone, Copy, ValueEnum)]
+enum Order {
+    Lsb,
+    Msb,
+}
+
 /// The formats of [`Format::WRITTEN`]; a new one is added here.
 #[derive(Clone, Copy, ValueEnum)]
 enum FileFormat {
-    /// Draft BIP 456, version 0 (Elias-Fano): the smallest of the three, and the one to share.
+    /// Draft BIP 456 as of August 2026 (Elias-Fano): an element for block 0, and bit 7 of a byte
+    /// first. Small, and the one to share.
     Bip456,
+    /// The same without an element for block 0, and with bit 0 first: what the crate hintsfile 0.2
+    /// reads, and what Apus called bip456 before.
+    #[value(name = "hintsfile-0.2")]
+    Hintsfile02,
+    /// The same without an element for block 0: the crate hintsfile 0.1, and Bitcoin Core's draft
+    /// branch of July 2026.
+    #[value(name = "hintsfile-0.1")]
+    Hintsfile01,
     /// IBD Booster's bitmap; cannot hold a block with more than 65,535 outputs.
     Booster,
     /// A bitset for each block, with an index, as in Bitcoin Core's pull request 34004.
@@ -150,6 +172,8 @@ impl From<FileFormat> for Format {
     fn from(format: FileFormat) -> Self {
         match format {
             FileFormat::Bip456 => Self::Bip456,
+            FileFormat::Hintsfile02 => Self::Hintsfile02,
+            FileFormat::Hintsfile01 => Self::Hintsfile01,
             FileFormat::Booster => Self::Booster,
             FileFormat::Bitset => Self::Bitset,
         }
@@ -242,7 +266,11 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
 
 fn run_compress(compress: &Compress, quiet: bool) -> Result<ExitCode, Failure> {
     let path = compress.output.path()?;
-    let hints = open(&compress.file)?;
+    let order = compress.bit_order.map(|order| match order {
+        Order::Lsb => BitOrder::Lsb,
+        Order::Msb => BitOrder::Msb,
+    });
+    let hints = HintsFile::open_with(&expand_home(&compress.file), order)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     compress.output.write(&path, Format::Compressed, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);

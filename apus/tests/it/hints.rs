@@ -386,6 +386,22 @@ fn says(output: &Output, code: i32, words: &[&str]) {
 }
 
 #[test]
+fn two_readings_of_a_file_are_named_and_one_is_chosen() {
+    let place = Place::new(Network::Regtest);
+    // One block, whose bits 10101001 can be read from either end.
+    let file = [&b"UTXO"[..], &[0, 1, 0, 0, 0, 0, 4, 4, 0b1010_1001]].concat();
+    let file = place.write_bytes("unsure.hints", &file).to_str().unwrap().to_string();
+    let out = place.root().join("sure.aphc").to_str().unwrap().to_string();
+    says(&apus_hints(&["info", &file]), 1, &["block 1", "apus hints compress --bit-order"]);
+    for (order, unspent) in [("lsb", [0, 2, 3, 4]), ("msb", [0, 1, 2, 4])] {
+        let compress = ["compress", "--bit-order", order, &file, "-o", &out, "--force"];
+        says(&apus_hints(&compress), 0, &["Hints for height 1"]);
+        assert_eq!(decoded(&std::fs::read(&out).unwrap())[&1].1, unspent, "{order}");
+        says(&apus_hints(&["info", &out]), 0, &["compressed"]);
+    }
+}
+
+#[test]
 fn on_the_command_line() {
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("chain", &with_genesis(small(5)))]);

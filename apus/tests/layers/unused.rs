@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use crate::{File, rust_files, workspace_root};
 
 /// Items for the tests, benchmarks and fuzzing of other crates.
-const FOR_TESTS: [&str; 14] = [
+const FOR_TESTS: [&str; 13] = [
     // Bits of the block index that Apus only keeps.
     "BLOCK_STATUS_RESERVED",
     "BLOCK_VALID_RESERVED",
     "BLOCK_VALID_UNKNOWN",
     // What tests of hints try every format with.
     "WRITTEN",
-    "bit_order",
     // What tests of the tables count, and the statistics that they compare with.
     "additions",
     "compute",

@@ -50,7 +50,8 @@ pub fn run(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     compressed(effort, count * 10, figures)?;
 
     let what = "open a hints file";
-    let (time, height) = effort.time(|| Bip456::open(black_box(&file)).map(|hints| hints.height()));
+    let (time, height) =
+        effort.time(|| Bip456::open(black_box(&file), None).map(|hints| hints.height()));
     figures.add(what, APUS, Bytes(file.len()), time, u64::from(height?))?;
     let (time, read) = effort.time(|| Hintsfile::from_reader(&mut black_box(&file[..])));
     let height = read.map_err(|error| error.to_string())?.stop_height();
@@ -62,7 +63,7 @@ fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     let blocks = hint_sizes::clustered_blocks(count);
     let indices: u64 = blocks.iter().map(|block| block.len() as u64).sum();
     let elias_fano = encode_file(&blocks)?;
-    let hints = Bip456::open(&elias_fano)?;
+    let hints = Bip456::open(&elias_fano, None)?;
     let (time, file) = effort.time(|| compress(black_box(&hints)));
     let file = file?;
     figures.add("compress hints, one index", APUS, Records(indices), time, digest(&file))?;
@@ -105,7 +106,7 @@ fn sum_of_all(hints: &dyn Hints, threads: u32) -> Result<u64> {
 }
 
 pub fn encode_file(blocks: &[Vec<u32>]) -> Result<Vec<u8>> {
-    let encoder = encoder(Format::Bip456);
+    let encoder = encoder(Format::Hintsfile02);
     let mut file = Vec::new();
     encoder.put_head(blocks.len() as u32, &mut file);
     for block in blocks {

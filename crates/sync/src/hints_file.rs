@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use apus_disk::Disk;
 use apus_hash::{Hash, sha256d};
 use apus_node::error::SyncError;
-use apus_swiftsync as swiftsync;
-use apus_swiftsync::{Hints, HintsError};
+use apus_swiftsync::hints::elias_fano::BitOrder;
+use apus_swiftsync::{Hints, HintsError, hints};
 use memmap2::Mmap;
 
 /// A hints file of any format, mapped into memory.
@@ -36,6 +36,14 @@ impl HintsFile {
     /// # Errors
     /// The file cannot be read, is not a hints file, or is damaged.
     pub fn open(path: &Path) -> Result<Self, SyncError> {
+        Self::open_with(path, None)
+    }
+
+    /// Like [`HintsFile::open`], for a file of BIP 456 whose bit order is known.
+    ///
+    /// # Errors
+    /// As for [`HintsFile::open`].
+    pub fn open_with(path: &Path, order: Option<BitOrder>) -> Result<Self, SyncError> {
         let path = path.to_path_buf();
         let file = Disk::new().open_read(&path)?;
         let wrong = |error| SyncError::Hints { path: path.clone(), error };
@@ -48,7 +56,7 @@ impl HintsFile {
             return Err(wrong(HintsError::new("this is not a hints file: the file is empty")));
         }
         let bytes = SharedMap(Arc::new(file.map()?));
-        let reader = swiftsync::open(bytes.clone()).map_err(wrong)?;
+        let reader = hints::open_with(bytes.clone(), order).map_err(wrong)?;
         Ok(Self { path, reader, bytes, digest: OnceLock::new() })
     }
 

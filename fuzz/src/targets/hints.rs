@@ -7,7 +7,7 @@ use apus_swiftsync::hints::compressed::layout::{
     COMPRESSED_ENTRY_BYTES, COMPRESSED_HEAD_BYTES, COMPRESSED_TAIL_BYTES,
 };
 use apus_swiftsync::hints::elias_fano::BitOrder;
-use apus_swiftsync::hints::{Bip456, OUTPUTS_MAX, elias_fano, encoder};
+use apus_swiftsync::hints::{OUTPUTS_MAX, elias_fano, encoder, open_with};
 use apus_swiftsync::{Format, Hints, HintsError, Numbering, open};
 
 use super::input::flags;
@@ -28,18 +28,32 @@ struct Block {
 /// An accepted file has the same content after it is written again, and for the crate `hintsfile`.
 pub fn bip456(data: &[u8]) {
     code(data);
-    let Ok(hints) = open(data.to_vec()) else { return };
+    let known = [None, Some(BitOrder::Lsb), Some(BitOrder::Msb)];
+    for order in known {
+        file(data, order);
+    }
+}
+
+/// Reads `data` as a file whose bit order is to be found out, or known.
+fn file(data: &[u8], order: Option<BitOrder>) {
+    let Ok(hints) = open_with(data.to_vec(), order) else { return };
     // These are not written block by block; `compressed` judges them.
     if hints.format() == Format::Compressed {
         return;
     }
     let Ok(blocks) = read(&*hints) else { return };
-    assert_eq!(read(&*written(hints.format(), &blocks)).as_ref(), Ok(&blocks));
-    if hints.height() <= COMPRESSED_BLOCKS_MAX && hints.format() == Format::Bip456 {
+    let order = match hints.format() {
+        Format::Bip456 | Format::Hintsfile01 => BitOrder::Msb,
+        _ => BitOrder::Lsb,
+    };
+    let again = open_with(file_of(hints.format(), &blocks), Some(order));
+    let again = again.expect("what was written is read");
+    assert_eq!(read(&*again).as_ref(), Ok(&blocks));
+    let counts_coins = hints.format().numbering() == Numbering::Spendable;
+    if hints.height() <= COMPRESSED_BLOCKS_MAX && counts_coins {
         check_compression(&*hints, &blocks);
     }
-    let in_order = Bip456::open(data).is_ok_and(|file| file.bit_order() == BitOrder::Lsb);
-    if in_order && hints.format() == Format::Bip456 {
+    if hints.format() == Format::Hintsfile02 {
         let theirs = hintsfile::Hintsfile::from_reader(&mut Cursor::new(data));
         let theirs = theirs.expect("the reference reads it, too");
         assert_eq!(theirs.stop_height(), hints.height());
@@ -61,9 +75,9 @@ fn code(data: &[u8]) {
         }
         let mut again = Vec::new();
         let mut read = Vec::new();
-        elias_fano::encode(&unspent, &mut again).expect("what was read is written");
+        elias_fano::encode(&unspent, order, &mut again).expect("what was read is written");
         assert!(again.len() <= len);
-        assert_eq!(elias_fano::decode(&again, BitOrder::Lsb, &mut read), Ok(again.len()));
+        assert_eq!(elias_fano::decode(&again, order, &mut read), Ok(again.len()));
         assert_eq!(read, unspent);
     }
 }
@@ -136,10 +150,6 @@ fn file_of(format: Format, blocks: &[Block]) -> Vec<u8> {
         file[..head_len].copy_from_slice(&head);
     }
     file
-}
-
-fn written(format: Format, blocks: &[Block]) -> Box<dyn Hints> {
-    open(file_of(format, blocks)).expect("what was written is read")
 }
 
 fn check_compression(hints: &dyn Hints, blocks: &[Block]) {

@@ -49,10 +49,11 @@ fn compare(world: &World, heights: &[u32]) {
     let place = world.in_order();
     for height in heights {
         let expected = world.model.hints(*height, Numbering::Spendable);
-        let ours = create(&place, Some(*height), Format::Bip456, 2);
+        let ours = create(&place, Some(*height), Format::Hintsfile02, 2);
         let [lsb, msb] = by_the_crate(&expected);
         assert!(ours == lsb, "byte for byte, at height {height}");
-        assert!(lsb != msb, "the orders differ, at height {height}");
+        let old = create(&place, Some(*height), Format::Hintsfile01, 2);
+        assert!(old == msb && lsb != msb, "byte for byte, at height {height}");
         let mut theirs = hintsfile::Hintsfile::from_reader(&mut Cursor::new(&ours)).unwrap();
         for (at, (unspent, _)) in (1..).zip(&expected) {
             assert_eq!(theirs.take_indices(at).as_ref(), Some(unspent), "block {at}");
@@ -110,9 +111,15 @@ fn files_of_every_format_and_bit_order_are_taken() {
     let hints = world.model.hints(world.height(), Numbering::Spendable);
     let [lsb, msb] = by_the_crate(&hints);
     assert_ne!(lsb, msb);
-    let booster = world.model.hints_file(world.height(), Format::Booster);
-    let bitset = world.model.hints_file(world.height(), Format::Bitset);
-    for (name, bytes) in [("lsb", lsb), ("msb", msb), ("booster", booster), ("bitset", bitset)] {
+    let made = |format| world.model.hints_file(world.height(), format);
+    for (name, bytes) in [
+        ("lsb", lsb),
+        ("msb", msb),
+        ("bip456", made(Format::Bip456)),
+        ("bip456-lsb", made(Format::Bip456Lsb)),
+        ("booster", made(Format::Booster)),
+        ("bitset", made(Format::Bitset)),
+    ] {
         for mode in MODES {
             let place = world.place();
             let file = place.write_bytes(name, &bytes);

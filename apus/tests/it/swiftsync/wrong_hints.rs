@@ -181,9 +181,14 @@ impl Spoiler {
             bytes
         };
         self.add("wrong magic", spoil(0, b'u'), named(&["not a hints file"]));
-        self.add("wrong version", spoil(4, 1), named(&["of version 1"]));
+        self.add("wrong version", spoil(4, 2), named(&["of version 2"]));
         let height = self.world.height().to_le_bytes()[0];
-        self.add("height + 1 in its head", spoil(5, height + 1), named(&["ends inside its hints"]));
+        // The element of block 0 is then taken for that of block 1.
+        let words = named(&["the hints are for height 464", "headers ends at 463"]);
+        self.add("height + 1 in its head", spoil(5, height + 1), words);
+        let mut bytes = encode(&self.right, Format::Hintsfile02);
+        bytes[5] = height + 1;
+        self.add("height + 1, without block 0", bytes, named(&["ends inside its hints"]));
         self.add("height - 1 in its head", spoil(5, height - 1), named(&["after its end"]));
         self.add("empty", Vec::new(), named(&["the file is empty"]));
         self.add("a text", b"not hints at all\n".to_vec(), named(&["not a hints file"]));
@@ -191,10 +196,11 @@ impl Spoiler {
 
     fn codes(&mut self) {
         // The file is put together from blocks, of which one is replaced.
-        let code =
-            |hinted: &Hinted| encode(std::slice::from_ref(hinted), Format::Bip456)[9..].to_vec();
+        let code = |hinted: &Hinted| {
+            encode(std::slice::from_ref(hinted), Format::Hintsfile02)[9..].to_vec()
+        };
         let with = |right: &[Hinted], at: usize, own: Vec<u8>| {
-            let mut bytes = encode(right, Format::Bip456)[..9].to_vec();
+            let mut bytes = encode(right, Format::Hintsfile02)[..9].to_vec();
             for (index, hinted) in right.iter().enumerate() {
                 bytes.extend(if index == at { own.clone() } else { code(hinted) });
             }

@@ -79,9 +79,6 @@ pub(super) trait BitmapFile: Send + Sync {
     /// The file's format.
     const FORMAT: Format;
 
-    /// The file's bytes.
-    fn bytes(&self) -> &[u8];
-
     /// The height of the last block.
     fn height(&self) -> u32;
 
@@ -92,10 +89,6 @@ pub(super) trait BitmapFile: Send + Sync {
 impl<F: BitmapFile> Hints for F {
     fn format(&self) -> Format {
         F::FORMAT
-    }
-
-    fn bytes(&self) -> &[u8] {
-        BitmapFile::bytes(self)
     }
 
     fn height(&self) -> u32 {

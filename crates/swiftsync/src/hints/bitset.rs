@@ -46,10 +46,6 @@ impl<B: AsRef<[u8]>> Bitset<B> {
 impl<B: AsRef<[u8]> + Send + Sync> BitmapFile for Bitset<B> {
     const FORMAT: Format = Format::Bitset;
 
-    fn bytes(&self) -> &[u8] {
-        self.bytes.as_ref()
-    }
-
     fn height(&self) -> u32 {
         self.height
     }

@@ -39,10 +39,6 @@ impl<B: AsRef<[u8]>> Booster<B> {
 impl<B: AsRef<[u8]> + Send + Sync> BitmapFile for Booster<B> {
     const FORMAT: Format = Format::Booster;
 
-    fn bytes(&self) -> &[u8] {
-        self.bytes.as_ref()
-    }
-
     fn height(&self) -> u32 {
         self.offsets.len().saturating_sub(2) as u32
     }

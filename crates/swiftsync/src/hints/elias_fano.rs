@@ -18,17 +18,18 @@ const DAMAGED: Wrong = "the code of its indices is damaged";
 /// The order of the bits in each byte of the bit strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOrder {
-    /// Bit 0 comes first, as in the draft since the crate `hintsfile` 0.2.
+    /// Bit 0 comes first, as in the crate `hintsfile` 0.2.
     Lsb,
-    /// Bit 7 comes first, as in `hintsfile` 0.1 and in Core's draft branch of July 2026.
+    /// Bit 7 comes first, as in the draft's test vectors, `hintsfile` 0.1 and Core's draft branch of
+    /// July 2026.
     Msb,
 }
 
-/// Appends the code of `unspent`, in the bit order [`BitOrder::Lsb`].
+/// Appends the code of `unspent`.
 ///
 /// # Errors
 /// `unspent` does not ascend, or has an index that no block can have.
-pub fn encode(unspent: &[u32], out: &mut Vec<u8>) -> Result<(), Wrong> {
+pub fn encode(unspent: &[u32], order: BitOrder, out: &mut Vec<u8>) -> Result<(), Wrong> {
     let Some(&last) = unspent.last() else {
         out.push(0);
         return Ok(());
@@ -46,6 +47,9 @@ pub fn encode(unspent: &[u32], out: &mut Vec<u8>) -> Result<(), Wrong> {
     put_low(unspent, shape.low_bits(), low);
     put_high(unspent, shape.low_bits(), high);
     out.truncate(start + shape.bytes());
+    if order == BitOrder::Msb {
+        out[start..].iter_mut().for_each(|byte| *byte = byte.reverse_bits());
+    }
     Ok(())
 }
 

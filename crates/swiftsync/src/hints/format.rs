@@ -4,8 +4,16 @@ use super::numbering::Numbering;
 /// The formats of hints files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Draft BIP 456, version 0: Elias-Fano codes, bit 0 of a byte first.
+    /// Draft BIP 456 as of August 2026, version 0: Elias-Fano codes from block 0 on, bit 7 of a byte
+    /// first.
     Bip456,
+    /// The same with bit 0 first. It is read, and no program is known to write it.
+    Bip456Lsb,
+    /// Codes from block 1 on, bit 7 first: the crate `hintsfile` 0.1 and Core's draft branch of July
+    /// 2026.
+    Hintsfile01,
+    /// Codes from block 1 on, bit 0 first: the crate `hintsfile` 0.2.
+    Hintsfile02,
     /// IBD Booster's bitmaps.
     Booster,
     /// The bitmaps of Core PR 34004.
@@ -17,12 +25,16 @@ pub enum Format {
 impl Format {
     /// The formats that are written block by block, which `apus hints create` and `convert` offer.
     /// A compressed file is made from another hints file instead.
-    pub const WRITTEN: [Self; 3] = [Self::Bip456, Self::Booster, Self::Bitset];
+    pub const WRITTEN: [Self; 5] =
+        [Self::Bip456, Self::Hintsfile02, Self::Hintsfile01, Self::Booster, Self::Bitset];
 
     /// Returns the name by which users know the format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bip456 => "bip456",
+            Self::Bip456Lsb => "bip456-lsb",
+            Self::Hintsfile01 => "hintsfile-0.1",
+            Self::Hintsfile02 => "hintsfile-0.2",
             Self::Booster => "booster",
             Self::Bitset => "bitset",
             Self::Compressed => "compressed",
@@ -31,18 +43,12 @@ impl Format {
 
     /// Returns which outputs have an index in files of this format.
     pub fn numbering(self) -> Numbering {
-        match self {
-            Self::Bip456 | Self::Compressed => Numbering::Spendable,
-            Self::Booster | Self::Bitset => Numbering::All,
-        }
+        if self.holds_counts() { Numbering::All } else { Numbering::Spendable }
     }
 
     /// Returns whether files of this format say how many outputs each block has.
     pub fn holds_counts(self) -> bool {
-        match self {
-            Self::Bip456 | Self::Compressed => false,
-            Self::Booster | Self::Bitset => true,
-        }
+        matches!(self, Self::Booster | Self::Bitset)
     }
 }
 
@@ -50,9 +56,6 @@ impl Format {
 pub trait Hints: Send + Sync {
     /// Returns the file's format.
     fn format(&self) -> Format;
-
-    /// Returns the bytes of the whole file.
-    fn bytes(&self) -> &[u8];
 
     /// Returns the height at which the outputs are unspent. The file has hints for each block from
     /// height 1 to this one.

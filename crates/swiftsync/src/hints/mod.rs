@@ -52,6 +52,6 @@ pub use format::{Format, Hints, HintsEncoder};
 pub use numbering::{
     NumberedOutput, Numbering, OutputCounter, OutputFate, OutputNumber, numbered_outputs,
 };
-pub use open::{encoder, open, recognise};
+pub use open::{encoder, open, open_with, recognise};
 pub use statistics::statistics;
 pub use statistics::{Statistics, block_bound_bits, log2_choose, statistics_watched};

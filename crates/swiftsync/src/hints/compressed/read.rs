@@ -84,10 +84,6 @@ impl<B: AsRef<[u8]> + Send + Sync> Hints for Compressed<B> {
         Format::Compressed
     }
 
-    fn bytes(&self) -> &[u8] {
-        self.bytes.as_ref()
-    }
-
     fn height(&self) -> u32 {
         self.height
     }

@@ -127,14 +127,14 @@ fn every_format_gives_back_what_was_written() {
     let mut random = Random(1);
     for format in Format::WRITTEN {
         let empty = file_of(format, &[]);
-        // Without blocks, files of BIP 456 and of Core's PR are the same.
-        let found = if format == Format::Bitset { Format::Bip456 } else { format };
-        check_file(&empty, found, &[]);
+        // Without blocks, files that begin with block 1 are the same.
+        let is_bare = matches!(format, Format::Bitset | Format::Hintsfile01);
+        check_file(&empty, if is_bare { Format::Hintsfile02 } else { format }, &[]);
         let edges = edge_blocks();
         check_file(&file_of(format, &edges), format, &edges);
         for _ in 0..40 {
-            let blocks: Vec<_> =
-                (0..1 + random.below(300)).map(|_| random.any_block(5_000)).collect();
+            let more = (0..random.below(300)).map(|_| random.any_block(5_000));
+            let blocks: Vec<_> = [(vec![0], 1)].into_iter().chain(more).collect();
             check_file(&file_of(format, &blocks), format, &blocks);
         }
     }
@@ -147,7 +147,7 @@ fn blocks_of_up_to_the_most_outputs() {
     blocks.push((vec![OUTPUTS_MAX - 1], OUTPUTS_MAX));
     blocks.push((vec![0, OUTPUTS_MAX - 1], OUTPUTS_MAX));
     blocks.push(((0..OUTPUTS_MAX).collect(), OUTPUTS_MAX));
-    for format in [Format::Bip456, Format::Bitset] {
+    for format in [Format::Bip456, Format::Hintsfile02, Format::Bitset] {
         check_file(&file_of(format, &blocks), format, &blocks);
     }
 }
@@ -156,8 +156,16 @@ fn blocks_of_up_to_the_most_outputs() {
 fn the_bytes_of_each_format() {
     let blocks = [(vec![3, 7, 12], 13), (vec![], 1)];
     let mut head = vec![0x55, 0x54, 0x58, 0x4f, 0, 2, 0, 0, 0];
-    let bip456 = [&head[..], &[3, 0x0c, 0x0f, 0x25, 0]].concat();
-    assert_eq!(file_of(Format::Bip456, &blocks), bip456);
+    let lsb = [3, 0x0c, 0x0f, 0x25, 0];
+    let msb = [3, 0x0c, 0xf0, 0xa4, 0];
+    for (format, genesis, codes) in [
+        (Format::Bip456, &[0][..], msb),
+        (Format::Bip456Lsb, &[0], lsb),
+        (Format::Hintsfile01, &[], msb),
+        (Format::Hintsfile02, &[], lsb),
+    ] {
+        assert_eq!(file_of(format, &blocks), [&head[..], genesis, &codes].concat());
+    }
 
     // As IBD Booster's generator would write it: the genesis block, 13 outputs, 1 output, the end.
     let booster = [1, 0, 0, 13, 0, 0x88, 0x10, 1, 0, 0, 0, 0];
