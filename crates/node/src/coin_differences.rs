@@ -37,6 +37,8 @@ pub enum DifferenceKind {
     Missing,
     /// The claim has the coin as unspent, but the block at this height spends it.
     Spent(u32),
+    /// The hints have the output as unspent, but its script can never be spent.
+    Unspendable,
     /// The claim has the coin, but no block creates it.
     NeverCreated,
     /// The snapshot has the coin more than once.
@@ -73,6 +75,7 @@ impl DifferenceKind {
         match self {
             Self::Missing => "missing",
             Self::Spent(_) => "spent",
+            Self::Unspendable => "unspendable",
             Self::NeverCreated => "never_created",
             Self::Repeated => "repeated",
             Self::Changed { .. } => "changed",
@@ -90,6 +93,9 @@ impl fmt::Display for CoinDifference {
             DifferenceKind::Missing => write!(f, ": missing, although no block spends it"),
             DifferenceKind::Spent(height) => {
                 write!(f, ": named as unspent, but block {height} spends it")
+            }
+            DifferenceKind::Unspendable => {
+                write!(f, ": named as unspent, but its script can never be spent")
             }
             DifferenceKind::NeverCreated => {
                 write!(f, ": named as unspent, but no block creates it")

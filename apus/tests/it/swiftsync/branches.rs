@@ -132,7 +132,13 @@ fn only_when_all_branches_are_tried_the_hints_are_blamed() {
     let other = World::of(&chain.fork(chain.height() - 5, 5, 1));
     let place = world.place();
     let mut wrong = world.model.hints(world.height(), Numbering::Spendable);
-    wrong.iter_mut().rev().find_map(|(unspent, _)| unspent.pop()).unwrap();
+    let spoiled = wrong.iter_mut().rev().find(|(unspent, _)| !unspent.is_empty()).unwrap();
+    let bit = spoiled.0.pop().unwrap();
+    let by_one = place.write_bytes("by_one.hints", &encode(&wrong, Format::Bip456));
+    let spoiled =
+        wrong.iter_mut().rev().find(|(unspent, n)| !unspent.is_empty() && *n > bit).unwrap();
+    spoiled.0.push(spoiled.1);
+    spoiled.1 += 1;
     let hints = place.write_bytes("wrong.hints", &encode(&wrong, Format::Bip456));
     let sources = [
         listed_first(&place, &other, true),
@@ -143,6 +149,10 @@ fn only_when_all_branches_are_tried_the_hints_are_blamed() {
     assert_due(&due, result, "hints of no branch");
     assert_nothing_committed(&place, "hints of no branch");
     assert_eq!(failed_blocks(&place), 0);
+    // Hints that no branch agrees with are corrected for one whose blocks they fit.
+    let summary = world.try_swift(&place, Mode::Full, &by_one, &sources).unwrap();
+    assert_eq!(summary.best_block, world.tip());
+    assert_eq!(place.muhash(), world.in_order().muhash());
 }
 
 #[test]

@@ -148,7 +148,9 @@ fn what_is_synced_is_built_anew_only_below_the_hints() {
         let place = in_order_up_to(&world, 130);
         let before = place.muhash();
         let mut wrong = world.model.hints(tip, apus_swiftsync::Numbering::Spendable);
-        wrong.iter_mut().rev().find_map(|(unspent, _)| unspent.pop()).unwrap();
+        let (unspent, outputs) = wrong.last_mut().unwrap();
+        unspent.push(*outputs);
+        *outputs += 1;
         let wrong = place.write_bytes("wrong", &encode(&wrong, apus_swiftsync::Format::Bip456));
         let sources = world.sources(&place, mode, &world.file_order());
         let error = world.try_swift(&place, mode, &wrong, &sources).unwrap_err();
@@ -164,7 +166,9 @@ fn right_hints_succeed_after_wrong_ones() {
     let world = World::of(&small_chain(75, 30, 4_000));
     let right = world.in_order();
     let mut wrong = world.model.hints(world.height(), apus_swiftsync::Numbering::Spendable);
-    wrong.iter_mut().rev().find_map(|(unspent, _)| unspent.pop()).unwrap();
+    let (unspent, outputs) = wrong.last_mut().unwrap();
+    unspent.push(*outputs);
+    *outputs += 1;
     let wrong = encode(&wrong, apus_swiftsync::Format::Bip456);
     for mode in MODES {
         let place = world.place();

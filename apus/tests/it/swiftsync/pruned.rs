@@ -29,7 +29,7 @@ use crate::pruned::{SPARE, assert_holds_together, files, options, world};
 use crate::support::Place;
 use crate::support::block_index::{CheckedIndex, check_block_index};
 use crate::support::killed::{NEVER, is_killed, killing_after};
-use crate::support::model::encode;
+use crate::support::model::{Hinted, encode};
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::other_process;
 use crate::support::swift::{Mode, World, small_chain};
@@ -230,14 +230,25 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
     let place = world.place();
     let source = [place.write("blocks", &world.blocks)];
     let right = swift_options(&world, &place, SPARE);
-    // An output that nobody spends is said to be spent.
+    // An output that nobody spends is said to be spent; and later, one is named that does not exist.
     let mut hints = world.model.hints(world.height(), Numbering::Spendable);
     assert!(hints[200].0.pop().is_some());
-    let wrong = Some(place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456)));
-    let wrong = Options {
-        swiftsync: SwiftSyncOptions { hints: wrong, ..right.swiftsync.clone() },
+    let with = |hints: &[Hinted], name: &str, place: &Place| Options {
+        datadir: place.datadir(),
+        swiftsync: SwiftSyncOptions {
+            hints: Some(place.write_bytes(name, &encode(hints, Format::Bip456))),
+            ..right.swiftsync.clone()
+        },
         ..right.clone()
     };
+    // The blocks that are not stored are still in their source.
+    let corrected = world.place();
+    assert_eq!(sync(&with(&hints, "by_one.hints", &corrected), &source).best_block, world.tip());
+    assert_eq!(corrected.muhash(), world.in_order().muhash());
+    let (unspent, outputs) = hints.last_mut().unwrap();
+    unspent.push(*outputs);
+    *outputs += 1;
+    let wrong = with(&hints, "wrong.hints", &place);
     let error = sync::sync(&wrong, &source, Watch::default()).unwrap_err();
     assert!(matches!(error, node::SyncError::Hints { .. }), "{error}");
     let named = check_block_index(&place).files;

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use apus_node::SyncError;
 use apus_progress::Watch;
 use apus_swiftsync::{Format, Numbering};
+use apus_sync::Summary;
 use apus_testchain::Chain;
 use apus_wire::put_compact_size;
 
@@ -12,19 +14,50 @@ use super::refusals::{
     Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_unchanged,
     contents, differences,
 };
+use crate::support::Place;
 use crate::support::model::{Hinted, encode};
 use crate::support::program::{assert_ends, program_on};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
 
-/// A wrong hints file, and the refusal that is due in each mode.
+/// A wrong hints file, and what comes of it.
 struct Case {
     name: &'static str,
     bytes: Vec<u8>,
-    /// What is due in assumevalid mode, and in full mode.
-    due: [Due; 2],
+    end: End,
 }
 
-const UNBALANCED: Due = Due(Blame::Hints, &["are not those that the blocks spend"]);
+/// What comes of wrong hints.
+#[derive(Clone, Copy)]
+enum End {
+    Refused(Due),
+    /// The outputs that they are wrong about are found, and the sync ends with the right coins.
+    Corrected,
+    /// One of the two, as the indices fit the blocks by chance or not.
+    Either,
+}
+
+impl End {
+    /// Returns whether the hints were corrected; panics if they were not although they must be, or
+    /// the other way round, or if they were refused in another way.
+    #[track_caller]
+    fn assert(self, result: Result<Summary, SyncError>, what: &str) -> bool {
+        match (self, result) {
+            (Self::Corrected | Self::Either, Ok(summary)) => {
+                assert!(!summary.interrupted, "{what}");
+                true
+            }
+            (Self::Refused(due), result) => {
+                assert_due(&due, result, what);
+                false
+            }
+            (Self::Either, result) => {
+                assert_due(&Due(Blame::Hints, &[]), result, what);
+                false
+            }
+            (Self::Corrected, Err(error)) => panic!("{what}: {error}"),
+        }
+    }
+}
 
 /// The chain: 110 quiet blocks, then busy ones; the last 288 begin at height 176.
 struct Spoiler {
@@ -43,11 +76,15 @@ impl Spoiler {
     }
 
     fn add(&mut self, name: &'static str, bytes: Vec<u8>, due: Due) {
-        self.add_by_mode(name, bytes, [due, due]);
+        self.cases.push(Case { name, bytes, end: End::Refused(due) });
     }
 
-    fn add_by_mode(&mut self, name: &'static str, bytes: Vec<u8>, due: [Due; 2]) {
-        self.cases.push(Case { name, bytes, due });
+    fn corrected(&mut self, name: &'static str, bytes: Vec<u8>) {
+        self.cases.push(Case { name, bytes, end: End::Corrected });
+    }
+
+    fn either(&mut self, name: &'static str, bytes: Vec<u8>) {
+        self.cases.push(Case { name, bytes, end: End::Either });
     }
 
     /// The right hints after a change.
@@ -89,21 +126,17 @@ impl Spoiler {
 
     fn bits(&mut self) {
         let early = self.with_bit(self.spent_output(111, 174, |made, at| made < at));
-        self.add("one bit too many, spent long ago", early, UNBALANCED);
+        self.corrected("one bit too many, spent long ago", early);
         let recent = self.with_bit(self.spent_output(180, 460, |made, at| made < at));
-        let told = Due(
-            Blame::Hints,
-            &["is hinted as unspent, but a block up to the hints' height spends it"],
-        );
-        self.add_by_mode("one bit too many, spent lately", recent, [told, UNBALANCED]);
+        self.corrected("one bit too many, spent lately", recent);
         let inside = self.with_bit(self.spent_output(111, 174, |made, at| made == at));
-        self.add_by_mode("a bit on what its own block spends", inside, [UNBALANCED, told]);
+        self.corrected("a bit on what its own block spends", inside);
         let inside = self.with_bit(self.spent_output(200, 460, |made, at| made == at));
-        self.add_by_mode("a bit on what its own late block spends", inside, [UNBALANCED, told]);
+        self.corrected("a bit on what its own late block spends", inside);
         for (name, at) in [("one bit too few", 160), ("the last block's bit is missing", 462)] {
             let at = (0..=at).rev().find(|at| !self.right[*at].0.is_empty()).unwrap();
             let bytes = self.changed(|hints| hints[at].0.truncate(self.right[at].0.len() - 1));
-            self.add(name, bytes, UNBALANCED);
+            self.corrected(name, bytes);
         }
         let holes =
             |unspent: &[u32], outputs| unspent.len() > 2 && unspent.len() + 2 < outputs as usize;
@@ -118,26 +151,26 @@ impl Spoiler {
             hints[b].0.push(other);
             hints[b].0.sort_unstable();
         });
-        self.add("a bit swapped between two blocks", bytes, Due(Blame::Hints, &[]));
+        self.corrected("a bit swapped between two blocks", bytes);
         let bytes = self.changed(|hints| {
             let other = hole(hints, a);
             hints[a].0[0] = other;
             hints[a].0.sort_unstable();
         });
-        self.add("a bit moved within its block", bytes, Due(Blame::Hints, &[]));
+        self.corrected("a bit moved within its block", bytes);
     }
 
     fn blocks(&mut self) {
         let roomy = self.block(|u, n| u.len() > 2 && u.last().is_some_and(|last| last + 1 < n));
         let bytes = self.changed(|hints| hints[roomy].0.iter_mut().for_each(|index| *index += 1));
-        self.add("a block's bits shifted by one", bytes, Due(Blame::Hints, &[]));
+        self.corrected("a block's bits shifted by one", bytes);
         let bytes = self.changed(|hints| hints[111..].rotate_right(1));
-        self.add("shifted by a block", bytes, Due(Blame::Hints, &[]));
+        self.either("shifted by a block", bytes);
         let bytes =
             self.changed(|hints| hints.iter_mut().for_each(|(u, n)| *u = (0..*n).collect()));
-        self.add("all set", bytes, Due(Blame::Hints, &[]));
+        self.either("all set", bytes);
         let bytes = self.changed(|hints| hints.iter_mut().for_each(|(u, _)| u.clear()));
-        self.add("none set", bytes, UNBALANCED);
+        self.corrected("none set", bytes);
         let bytes = self.changed(|hints| {
             let (unspent, outputs) = &mut hints[200];
             unspent.push(*outputs);
@@ -148,18 +181,18 @@ impl Spoiler {
         let height = self.world.height();
         let other = World::of(&small_chain(42, 350, 1_800));
         let bytes = other.model.hints_file(height, Format::Bip456);
-        self.add("of another chain of this length", bytes, Due(Blame::Hints, &[]));
+        self.either("of another chain of this length", bytes);
         let fork = World::of(&self.chain.fork(height - 20, 20, 1));
         let bytes = fork.model.hints_file(height, Format::Bip456);
-        self.add("of a fork", bytes, Due(Blame::Hints, &[]));
+        self.either("of a fork", bytes);
         let longer = World::of(&self.chain.fork(height, 1, 1));
         let mut hints = longer.model.hints(height + 1, Numbering::Spendable);
         hints.pop();
         let bytes = encode(&hints, Format::Bip456);
-        self.add("of one height more", bytes, Due(Blame::Hints, &[]));
+        self.either("of one height more", bytes);
         let mut hints = self.world.model.hints(height - 10, Numbering::Spendable);
         hints.extend_from_slice(&self.right[height as usize - 10..]);
-        self.add("of ten heights less", encode(&hints, Format::Bip456), Due(Blame::Hints, &[]));
+        self.either("of ten heights less", encode(&hints, Format::Bip456));
         let bytes = longer.model.hints_file(height + 1, Format::Bip456);
         let early = Due(Blame::Hints, &["the hints are for height 464", "headers ends at 463"]);
         self.add("for a height beyond the headers", bytes, early);
@@ -258,7 +291,7 @@ impl Spoiler {
             let mut hints = all.clone();
             let at = (0..300).rev().find(|at| !hints[*at].0.is_empty()).unwrap();
             hints[at].0.pop();
-            self.add(name, encode(&hints, format), UNBALANCED);
+            self.corrected(name, encode(&hints, format));
         }
         let blocks = &self.world.model.blocks;
         let burnt = (1..blocks.len())
@@ -267,8 +300,7 @@ impl Spoiler {
         let mut hints = all;
         hints[height - 1].0.push(output as u32);
         hints[height - 1].0.sort_unstable();
-        let never = Due(Blame::Hints, &["it is unspendable"]);
-        self.add("booster: a bit on OP_RETURN", encode(&hints, Format::Booster), never);
+        self.corrected("booster: a bit on OP_RETURN", encode(&hints, Format::Booster));
     }
 
     fn all() -> Self {
@@ -283,33 +315,64 @@ impl Spoiler {
 }
 
 #[test]
-fn every_kind_is_refused_and_a_sync_in_order_succeeds() {
+fn every_kind_is_corrected_or_refused() {
     let Spoiler { world, cases, .. } = Spoiler::all();
     assert!(cases.len() >= 36, "{}", cases.len());
     let synced = world.in_order();
     synced.shrink();
     let muhash = synced.muhash();
-    for (mode, at) in [(Mode::AssumeValid, 0), (Mode::Full, 1)] {
+    for mode in MODES {
         let reindexed = synced.copy();
         let mut refusals = HashSet::new();
-        for Case { name, bytes, due } in &cases {
+        for Case { name, bytes, end } in &cases {
             let what = format!("{name}, {mode:?}");
             let place = world.place();
             let hints = place.write_bytes("wrong.hints", bytes);
             let sources = world.sources(&place, mode, &world.file_order());
-            assert_due(&due[at], world.try_swift(&place, mode, &hints, &sources), &what);
-            assert_nothing_committed(&place, &what);
-            // Each refusal leaves the same, so that one sync in order afterwards is enough.
-            if refusals.insert(due[at].1) {
-                assert_in_order_succeeds(&place, &sources, &muhash, &what);
+            if end.assert(world.try_swift(&place, mode, &hints, &sources), &what) {
+                assert_eq!(place.muhash(), muhash, "{what}");
+                assert!(!place.swift_dir().exists(), "{what}");
+            } else {
+                assert_nothing_committed(&place, &what);
+                // Each refusal leaves the same, so that one sync in order afterwards is enough.
+                let End::Refused(Due(_, words)) = end else { continue };
+                if refusals.insert(*words) {
+                    assert_in_order_succeeds(&place, &sources, &muhash, &what);
+                }
             }
             // The same on a directory that has coins already.
             let result = try_reindex_with(&world.options(&reindexed, mode, &hints));
-            assert_due(&due[at], result, &format!("{what}, reindex"));
+            end.assert(result, &format!("{what}, reindex"));
             assert_unchanged(&reindexed, &muhash, &format!("{what}, reindex"));
         }
         assert_eq!(reindexed.try_reindex().unwrap().height, world.height());
         assert_eq!(reindexed.muhash(), muhash, "a reindex after all of them");
+    }
+}
+
+/// Bits are turned over by the hundred, in one block and in all.
+#[test]
+fn many_wrong_bits_are_corrected() {
+    let Spoiler { world, right, .. } = Spoiler::new();
+    let muhash = world.in_order().muhash();
+    let outputs: Vec<(usize, u32)> =
+        right.iter().enumerate().flat_map(|(at, (_, n))| (0..*n).map(move |i| (at, i))).collect();
+    for (mode, number) in MODES.into_iter().flat_map(|mode| [(mode, 1), (mode, 10), (mode, 1_000)])
+    {
+        let mut hints = right.clone();
+        for wrong in 0..number {
+            let (at, index) = outputs[wrong * outputs.len() / number];
+            let unspent = &mut hints[at].0;
+            match unspent.binary_search(&index) {
+                Ok(place) => drop(unspent.remove(place)),
+                Err(place) => unspent.insert(place, index),
+            }
+        }
+        let place = world.place();
+        let hints = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
+        let sources = world.sources(&place, mode, &world.file_order());
+        let summary = world.try_swift(&place, mode, &hints, &sources).unwrap();
+        assert_eq!((summary.height, place.muhash()), (world.height(), muhash.clone()), "{mode:?}");
     }
 }
 
@@ -374,46 +437,53 @@ fn what_a_run_with_wrong_hints_has_saved_is_removed() {
     let world = World::of(&small_chain(45, 30, 3_000));
     let muhash = world.in_order().muhash();
     let mut hints = world.model.hints(world.height(), Numbering::Spendable);
-    hints[130].0.pop().unwrap();
+    let (unspent, outputs) = hints.last_mut().unwrap();
+    unspent.push(*outputs);
+    *outputs += 1;
     for mode in MODES {
         let place = world.place();
         let hints = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
         let sources = world.sources(&place, mode, &world.file_order());
         let mut options = world.options(&place, mode, &hints);
         options.save_every = std::time::Duration::ZERO;
-        assert_due(&UNBALANCED, try_sync_with(&options, &sources), "saved often");
+        let beyond = Due(Blame::Hints, &["but the block has "]);
+        assert_due(&beyond, try_sync_with(&options, &sources), "saved often");
         assert_nothing_committed(&place, "saved often");
         assert_in_order_succeeds(&place, &sources, &muhash, "saved often");
     }
 }
 
 #[test]
-fn the_program_says_it_in_a_sentence_and_fails() {
+fn the_program_names_wrong_bits_and_refuses_wrong_files() {
     let world = World::of(&small_chain(46, 20, 3_000));
+    let muhash = world.in_order().muhash();
     let place = world.place();
     let mut hints = world.model.hints(world.height(), Numbering::Spendable);
     hints[120].0.pop().unwrap();
     let wrong = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
-    let right = world.write_hints(&place, world.height());
+    let mut cut = encode(&hints, Format::Bip456);
+    cut.truncate(100);
+    let cut = place.write_bytes("cut.hints", &cut);
     let source = world.sources(&place, Mode::Full, &world.file_order()).remove(0);
     let tip = world.tip().to_string();
-    let apus = |command: &str, assumevalid: &str, hints: &PathBuf| {
-        let mut apus = program_on(&place, &[command, "--minimumchainwork=0"]);
+    let apus = |place: &Place, command: &str, assumevalid: &str, hints: &PathBuf| {
+        let mut apus = program_on(place, &[command, "--minimumchainwork=0"]);
         apus.args(["--assumevalid", assumevalid]).arg("--hints").arg(hints);
         if command == "sync" {
             apus.arg("--from").arg(&source);
         }
         apus.output().unwrap()
     };
+    let named = ["wrong.hints is wrong about 1 output", " of block 121: missing"];
     for assumevalid in ["0", &tip] {
-        let refused = apus("sync", assumevalid, &wrong);
-        assert_ends(&refused, 1, &["wrong.hints", "Nothing was committed"]);
+        let refused = apus(&place, "sync", assumevalid, &cut);
+        assert_ends(&refused, 1, &["cut.hints", "Nothing was committed"]);
         assert_nothing_committed(&place, "the program");
+        let other = world.place();
+        assert_ends(&apus(&other, "sync", assumevalid, &wrong), 0, &named);
+        assert_eq!(other.muhash(), muhash);
+        assert_ends(&apus(&other, "reindex", assumevalid, &wrong), 0, &named);
+        assert_eq!(apus(&other, "reindex", assumevalid, &cut).status.code(), Some(1));
+        assert_eq!(other.muhash(), muhash);
     }
-    assert_eq!(apus("sync", &tip, &right).status.code(), Some(0));
-    for assumevalid in ["0", &tip] {
-        assert_eq!(apus("reindex", assumevalid, &wrong).status.code(), Some(1));
-    }
-    assert_eq!(apus("reindex", &tip, &right).status.code(), Some(0));
-    assert_eq!(place.muhash(), world.in_order().muhash());
 }

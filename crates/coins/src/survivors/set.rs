@@ -1,7 +1,8 @@
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use apus_disk::{Caching, Disk, PartBuffer, Parts, StoreError};
 use apus_hash::Hash;
@@ -34,6 +35,15 @@ pub struct Survivors {
     totals: Mutex<Totals>,
     /// Whether a writer was dropped with unflushed coins.
     lost: AtomicBool,
+    /// The coins that are not written.
+    left_out: OnceLock<LeftOut>,
+}
+
+/// Coins that were gathered and are not written.
+struct LeftOut {
+    outpoints: HashSet<OutPoint>,
+    /// The number of them that were met.
+    met: AtomicUsize,
 }
 
 /// The totals of all coins that writers have flushed.
@@ -100,7 +110,7 @@ impl Survivors {
     fn of(bits: u32, memory_bytes_max: usize, slots: Parts, totals: Totals) -> Self {
         let totals = Mutex::new(totals);
         let lost = AtomicBool::new(false);
-        Self { bits, memory_bytes_max, slots, totals, lost }
+        Self { bits, memory_bytes_max, slots, totals, lost, left_out: OnceLock::new() }
     }
 
     /// Writes all coins to the file and makes it durable. Returns the locations for
@@ -128,6 +138,29 @@ impl Survivors {
     /// larger than that.
     pub fn amount(&self) -> u64 {
         lock(&self.totals).amount
+    }
+
+    /// Leaves these coins, each with its amount, out of what is written from now on. They must have
+    /// been pushed once and flushed.
+    ///
+    /// # Panics
+    /// This was called before.
+    pub fn leave_out(&self, coins: &[(OutPoint, u64)]) {
+        let outpoints = coins.iter().map(|(outpoint, _)| *outpoint).collect();
+        let left_out = LeftOut { outpoints, met: AtomicUsize::new(0) };
+        assert!(self.left_out.set(left_out).is_ok(), "coins are left out once");
+        let mut totals = lock(&self.totals);
+        totals.count -= coins.len() as u64;
+        for (_, amount) in coins {
+            totals.amount = totals.amount.saturating_sub(*amount);
+        }
+    }
+
+    /// Returns whether all coins to be left out were met while coins were written.
+    pub fn has_left_out_all(&self) -> bool {
+        self.left_out
+            .get()
+            .is_none_or(|left| left.met.load(Ordering::Relaxed) == left.outpoints.len())
     }
 
     /// Divides the slots into about `parts`, at most 1024, consecutive ranges of about equal size,
@@ -182,6 +215,14 @@ impl Survivors {
         mut each: impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
     ) -> Result<(), WriteError> {
         self.assert_none_lost();
+        let left_out = self.left_out.get();
+        let mut each = |key: &[u8], value: &mut [u8]| match left_out {
+            Some(left) if decode_coin_key(key).is_ok_and(|at| left.outpoints.contains(&at)) => {
+                left.met.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => each(key, value),
+        };
         let mut order = Order::default();
         let mut buffer = PartBuffer::new();
         let bytes_max = self.sort_bytes_max();

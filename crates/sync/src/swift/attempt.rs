@@ -23,6 +23,7 @@ use super::opened_claim::{Opened, Reading};
 use super::plan::{Mode, SwiftPlan, UNDO_BLOCKS_MIN};
 use super::resume::{SwiftState, Workspace, begin, new_salt};
 use super::tally::Tally;
+use super::turn_over::{correct_hints, refuse_wrong_hints};
 use crate::claim::Claim;
 
 /// Share of the memory for cached coins, in per cent, that a snapshot's coins may take until they
@@ -30,7 +31,7 @@ use crate::claim::Claim;
 const SNAPSHOT_PERCENT: usize = 30;
 
 /// Builds the chainstate up to the plan's target, and makes the target the best block. Continues
-/// from the saved work of an interrupted run.
+/// from the saved work of an interrupted run. `corrects` says whether hints are corrected.
 ///
 /// # Errors
 /// The hints, the snapshot, a block or undo data is wrong, the disk fails, or `watch` asks to stop.
@@ -39,9 +40,10 @@ pub(super) fn attempt(
     node: &mut Node,
     claim: &Claim,
     plan: &SwiftPlan,
+    corrects: bool,
     watch: Watch,
 ) -> Result<(), Fault> {
-    let built = build_all(node, claim, plan, watch);
+    let built = build_all(node, claim, plan, corrects, watch);
     if matches!(built, Err(Fault::Stopped)) {
         // Blocks that peers have sent are noted in the index, so that they need not be downloaded
         // again.
@@ -52,9 +54,16 @@ pub(super) fn attempt(
 }
 
 /// Does what [`attempt`] does, but does not write the block index when it is stopped.
-fn build_all(node: &mut Node, claim: &Claim, plan: &SwiftPlan, watch: Watch) -> Result<(), Fault> {
+fn build_all(
+    node: &mut Node,
+    claim: &Claim,
+    plan: &SwiftPlan,
+    corrects: bool,
+    watch: Watch,
+) -> Result<(), Fault> {
     let directory = node.dir().path().join(DIRECTORY);
     let disk = node.dir().disk().clone();
+    let options = node.options().clone();
     let (work, state) = begin(node, claim, plan, &directory, watch)?;
     let reading = Reading {
         height: plan.chain.height().unwrap_or(0),
@@ -103,7 +112,14 @@ fn build_all(node: &mut Node, claim: &Claim, plan: &SwiftPlan, watch: Watch) -> 
         Some(tables) => tables.write_beside(writing, run)?,
         None => run(&AtomicBool::new(false))?,
     };
-    let completed = finished.ok_or(Fault::Stopped).and_then(|()| {
+    let finished = finished.ok_or(Fault::Stopped).and_then(|()| {
+        if corrects && matches!(claim, Claim::Hints(_)) {
+            correct_hints(&mut coordinator, &context, (claim, &options), &work, watch)
+        } else {
+            refuse_wrong_hints(&context)
+        }
+    });
+    let completed = finished.and_then(|()| {
         let (state, ledger) = coordinator.parts();
         opened.assert_all_met(&state.gathered.tally);
         complete(&context, ledger, &work, state, before, tables, writing)
@@ -174,6 +190,7 @@ fn complete(
                 if writing.stop.load(Relaxed) {
                     return Err(Fault::Stopped);
                 }
+                assert!(work.survivors.has_left_out_all(), "spent outputs are held once");
                 tables
             }
         };
@@ -211,6 +228,7 @@ pub fn verify(
     coordinator.run(threads, || watch.is_stopped())?;
     let (SwiftState { gathered, .. }, _) = coordinator.parts();
     opened.assert_all_met(&gathered.tally);
+    refuse_wrong_hints(&context)?;
     prove(gathered, &context.unspent, plan, &shared)?;
     Ok(gathered.tally.clone())
 }

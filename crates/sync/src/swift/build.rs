@@ -39,8 +39,12 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
     let at = targets.iter().position(|id| Some(node.tree().node(*id).hash) == saved);
     targets.rotate_left(at.unwrap_or(0));
     let mut first_error = None;
-    for target in &targets {
-        let fault = match build_branch(node, claim, *target, mode, watch) {
+    // Hints are corrected only where no branch agrees with them as they are.
+    let are_branches = targets.len() > 1;
+    let as_they_are = targets.iter().filter(|_| are_branches).map(|target| (*target, false));
+    let corrected = targets.iter().map(|target| (*target, true));
+    for (target, corrects) in as_they_are.chain(corrected) {
+        let fault = match build_branch(node, claim, target, (mode, corrects), watch) {
             Ok(()) => return Ok(()),
             Err(fault) => fault,
         };
@@ -57,7 +61,7 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
         if ends {
             return Err(error);
         }
-        let block = node.tree().node(*target).hash;
+        let block = node.tree().node(target).hash;
         tracing::debug!(target: "validation", %block, %error, "not what the hints are for");
         first_error.get_or_insert(error);
     }
@@ -79,12 +83,13 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
     })
 }
 
-/// Does what [`build`] does, for one block at the height of the claim.
+/// Does what [`build`] does, for one block at the height of the claim; `corrects` says whether
+/// hints are corrected.
 fn build_branch(
     node: &mut Node,
     claim: &Claim,
     target: BlockId,
-    mode: Mode,
+    (mode, corrects): (Mode, bool),
     watch: Watch,
 ) -> Result<(), Fault> {
     let mut is_said = false;
@@ -96,7 +101,7 @@ fn build_branch(
         let words =
             plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
         words.iter().for_each(|words| watch.observer.note(words));
-        let result = attempt(node, claim, &plan, watch);
+        let result = attempt(node, claim, &plan, corrects, watch);
         let stored = store_left_after(node, plan.stored_from, result.as_ref().err());
         match result {
             Ok(()) => {

@@ -8,11 +8,14 @@ use apus_coins::Survivors;
 use apus_node::block::step::Step;
 use apus_node::block::validate::BranchTimes;
 use apus_node::block_peers::Wanted;
+use apus_node::fault::Fault;
 use apus_node::shared::Shared;
 use apus_node::sources::BlockOrigin;
 use apus_store::FlatFilePos;
 use apus_swiftsync::Salt;
 
+use super::find_differences::COINS_MAX;
+use super::hinted::WrongHint;
 use super::opened_claim::Unspent;
 use super::plan::SwiftPlan;
 use super::recent::Recent;
@@ -39,6 +42,8 @@ pub(super) struct Context<'a> {
     tickets: Tickets,
     /// Steps that workers have taken and given back.
     given_back: Mutex<Vec<usize>>,
+    /// The hints that are wrong as their block alone shows.
+    wrong_hints: Mutex<Vec<WrongHint>>,
 }
 
 impl<'a> Context<'a> {
@@ -62,6 +67,7 @@ impl<'a> Context<'a> {
         let recent = None;
         let tickets = Tickets::new(todo.len());
         let given_back = Mutex::default();
+        let wrong_hints = Mutex::default();
         Self {
             shared,
             unspent,
@@ -75,6 +81,7 @@ impl<'a> Context<'a> {
             from_peers,
             tickets,
             given_back,
+            wrong_hints,
         }
     }
 
@@ -111,6 +118,27 @@ impl<'a> Context<'a> {
     /// Gives back a step that was taken and not done.
     pub fn give_back(&self, step: usize) {
         self.given_back().push(step);
+    }
+
+    /// Notes a wrong hint, by which the sums and the coins do not go.
+    ///
+    /// # Errors
+    /// There are too many, so that the hints are likely for another chain.
+    pub fn note_wrong_hint(&self, wrong: WrongHint) -> Result<(), Fault> {
+        let mut noted = self.wrong_hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.len() >= COINS_MAX {
+            return Err(wrong.into_fault());
+        }
+        noted.push(wrong);
+        Ok(())
+    }
+
+    /// Returns the wrong hints that were noted, and forgets them.
+    pub fn take_wrong_hints(&self) -> Vec<WrongHint> {
+        let mut noted = self.wrong_hints.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = std::mem::take(&mut *noted);
+        taken.sort_unstable_by_key(|wrong| (wrong.height, wrong.outpoint));
+        taken
     }
 
     fn given_back(&self) -> MutexGuard<'_, Vec<usize>> {

@@ -1,9 +1,10 @@
 //! Finds the coins that a claim is wrong about, after the sums have shown that it is wrong.
 //!
 //! A first pass over all blocks divides the outpoints into 2^20 groups by a keyed hash, and
-//! computes a sum for each group: only groups with a wrong coin do not balance. A second pass looks
-//! only at the outpoints of these groups, about a millionth of all for each wrong coin, and finds
-//! out what happened to them.
+//! computes a sum for each group: only groups with a wrong coin do not balance. If there are many,
+//! a second pass divides their outpoints once more, by another hash. The last pass looks only at the
+//! outpoints of the groups that are left, about a millionth of all for each wrong coin or far fewer,
+//! and finds out what happened to them.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +17,8 @@ use apus_host::threads::Crew;
 use apus_node::coin_differences::{CoinDifference, DifferenceKind, Differences};
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
-use apus_node::shared::NEVER;
+use apus_node::options::Options;
+use apus_node::shared::{NEVER, Shared};
 use apus_node::sources::BlockBytes;
 use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::Salt;
@@ -31,8 +33,26 @@ use crate::unspent::BlockCoins;
 
 /// Number of bits of the hash that select a group.
 const GROUP_BITS: u32 = 20;
-/// Maximum number of groups whose coins are named.
-const GROUPS_NAMED_MAX: usize = 256;
+/// The most groups whose outpoints are all looked at. On mainnet a group has 3,000 of them, in 1
+/// MB of memory.
+const GROUPS_LOOKED_AT_MAX: usize = 256;
+/// The most coins that are named. A claim that is wrong about more is likely for another chain.
+pub(super) const COINS_MAX: usize = 1 << 16;
+
+/// A coin that a claim is wrong about.
+pub(super) struct WrongCoin {
+    pub outpoint: OutPoint,
+    /// The coin as a block creates it; `None` if no block does.
+    pub created: Option<Coin>,
+    pub kind: DifferenceKind,
+}
+
+/// The coins that a claim is wrong about.
+pub(super) struct WrongCoins {
+    pub coins: Vec<WrongCoin>,
+    /// Whether there are more, which are not named.
+    pub are_more: bool,
+}
 
 /// Finds the coins that a claim about the plan's chain is wrong about; returns `None` if `watch`
 /// asks to stop.
@@ -45,33 +65,86 @@ pub fn find_differences(
     plan: &SwiftPlan,
     watch: Watch,
 ) -> Result<Option<Differences>, Fault> {
+    let options = node.options().clone();
+    let Some(WrongCoins { coins, are_more }) =
+        wrong_coins(&node.shared(), &options, claim, plan, watch)?
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Differences {
+        coins: coins.into_iter().map(WrongCoin::difference).collect(),
+        are_more,
+    }))
+}
+
+/// Does what [`find_differences`] does, and returns the coins with what their blocks say of them.
+pub(super) fn wrong_coins(
+    shared: &Shared,
+    options: &Options,
+    claim: &Claim,
+    plan: &SwiftPlan,
+    watch: Watch,
+) -> Result<Option<WrongCoins>, Fault> {
     // The salt is not used, since no aggregate is computed.
     let salt = Salt::new([0; 64]);
-    let threads = node.options().threads;
-    let reading = Reading::of_proof(node.options(), plan, watch);
+    let threads = options.threads;
+    let reading = Reading::of_proof(options, plan, watch);
     let opened = match Opened::open(claim, &reading) {
         Err(Fault::Stopped) => return Ok(None),
         opened => opened?,
     };
-    let (shared, _) = node.split();
-    let context = || Context::new(&shared, opened.unspent(), plan, &salt, &Default::default());
+    let context = || Context::new(shared, opened.unspent(), plan, &salt, &Default::default());
     let snapshot = match claim {
         Claim::Hints(_) => None,
         Claim::Snapshot(file) => Some(file),
     };
     let has_snapshot = snapshot.is_some();
     let pass = Pass { threads, snapshot, watch };
-    let hasher = RandomState::new();
-    let Some(sums) = pass.run(&context(), &|| Sums::new(&hasher, has_snapshot))? else {
+    let mut chosen = Vec::new();
+    loop {
+        let hasher = RandomState::new();
+        let sums = || Sums::new(&chosen, &hasher, has_snapshot);
+        let Some(sums) = pass.run(&context(), &sums)? else { return Ok(None) };
+        let unbalanced = sums.unbalanced();
+        let number = unbalanced.iter().filter(|is_unbalanced| **is_unbalanced).count();
+        if number > COINS_MAX {
+            return Ok(Some(WrongCoins { coins: Vec::new(), are_more: true }));
+        }
+        chosen.push(Groups { hasher, chosen: unbalanced });
+        if number <= GROUPS_LOOKED_AT_MAX || chosen.len() == 2 {
+            break;
+        }
+    }
+    let Some(fates) = pass.run(&context(), &|| Fates::new(&chosen, has_snapshot))? else {
         return Ok(None);
     };
-    let unbalanced = sums.unbalanced();
-    let named = &unbalanced[..unbalanced.len().min(GROUPS_NAMED_MAX)];
-    let fates = || Fates::new(&hasher, named, has_snapshot);
-    let Some(fates) = pass.run(&context(), &fates)? else { return Ok(None) };
-    let mut coins = fates.differences();
-    coins.sort_unstable_by_key(|coin| (coin.height, coin.outpoint));
-    Ok(Some(Differences { coins, are_more: named.len() < unbalanced.len() }))
+    let mut coins = fates.wrong_coins();
+    coins.sort_unstable_by_key(|coin| (coin.height(), coin.outpoint));
+    let are_more = coins.len() > COINS_MAX;
+    coins.truncate(COINS_MAX);
+    Ok(Some(WrongCoins { coins, are_more }))
+}
+
+impl WrongCoin {
+    fn height(&self) -> Option<u32> {
+        self.created.as_ref().map(|coin| coin.height)
+    }
+
+    /// Returns the coin as reports name it.
+    pub fn difference(self) -> CoinDifference {
+        CoinDifference { outpoint: self.outpoint, height: self.height(), kind: self.kind }
+    }
+}
+
+/// Groups of outpoints, some of which are chosen.
+struct Groups {
+    hasher: RandomState,
+    chosen: Vec<bool>,
+}
+
+/// Returns whether an outpoint is in chosen groups of all these.
+fn are_chosen(groups: &[Groups], outpoint: &OutPoint) -> bool {
+    groups.iter().all(|groups| groups.chosen[group(&groups.hasher, outpoint).0])
 }
 
 /// What one pass over all blocks, and over all coins of a snapshot, collects.
@@ -179,7 +252,7 @@ fn gather_block<G: Gather>(
             of_tx.extend(coins.of_tx(&txid).into_iter().flatten().map(|(vout, _)| vout));
         }
         let is_claimed = match output.fate {
-            HintedFate::NoCoin => return Ok(()),
+            HintedFate::NoCoin | HintedFate::Unspendable => return Ok(()),
             HintedFate::Unspent => true,
             HintedFate::Spent => of_tx.contains(&vout),
         };
@@ -206,17 +279,22 @@ fn group(hasher: &RandomState, outpoint: &OutPoint) -> (usize, u64) {
 /// The sum of each group: outputs created and not claimed minus outputs spent. With a snapshot also
 /// the coins of outputs created and claimed minus the coins of the snapshot.
 struct Sums<'a> {
+    /// The groups whose outpoints are summed; all outpoints if there are none.
+    within: &'a [Groups],
     hasher: &'a RandomState,
     has_snapshot: bool,
     sums: Vec<u64>,
 }
 
 impl<'a> Sums<'a> {
-    fn new(hasher: &'a RandomState, has_snapshot: bool) -> Self {
-        Self { hasher, has_snapshot, sums: vec![0; 1 << GROUP_BITS] }
+    fn new(within: &'a [Groups], hasher: &'a RandomState, has_snapshot: bool) -> Self {
+        Self { within, hasher, has_snapshot, sums: vec![0; 1 << GROUP_BITS] }
     }
 
     fn add_to_group(&mut self, outpoint: &OutPoint, value: u64) {
+        if !are_chosen(self.within, outpoint) {
+            return;
+        }
         let (group, _) = group(self.hasher, outpoint);
         self.sums[group] = self.sums[group].wrapping_add(value);
     }
@@ -227,8 +305,9 @@ impl<'a> Sums<'a> {
         self.hasher.hash_one(bytes)
     }
 
-    fn unbalanced(&self) -> Vec<usize> {
-        (0..self.sums.len()).filter(|group| self.sums[*group] != 0).collect()
+    /// Returns for each group whether it does not balance.
+    fn unbalanced(&self) -> Vec<bool> {
+        self.sums.iter().map(|sum| *sum != 0).collect()
     }
 }
 
@@ -261,9 +340,8 @@ impl Gather for Sums<'_> {
 
 /// The creations and spends of the outpoints of some groups.
 struct Fates<'a> {
-    hasher: &'a RandomState,
-    /// For each group, whether its outpoints are looked at.
-    groups: Vec<bool>,
+    /// The groups whose outpoints are looked at.
+    groups: &'a [Groups],
     has_snapshot: bool,
     fates: HashMap<OutPoint, Fate>,
 }
@@ -282,26 +360,23 @@ struct Fate {
 }
 
 impl<'a> Fates<'a> {
-    fn new(hasher: &'a RandomState, named: &[usize], has_snapshot: bool) -> Self {
-        let mut groups = vec![false; 1 << GROUP_BITS];
-        named.iter().for_each(|group| groups[*group] = true);
-        Self { hasher, groups, has_snapshot, fates: HashMap::new() }
+    fn new(groups: &'a [Groups], has_snapshot: bool) -> Self {
+        Self { groups, has_snapshot, fates: HashMap::new() }
     }
 
     /// Returns the fate of an outpoint; `None` if its group is not looked at.
     fn of(&mut self, outpoint: &OutPoint) -> Option<&mut Fate> {
-        let (group, _) = group(self.hasher, outpoint);
-        self.groups[group].then(|| self.fates.entry(*outpoint).or_default())
+        are_chosen(self.groups, outpoint).then(|| self.fates.entry(*outpoint).or_default())
     }
 
     /// Returns the coins that the claim is wrong about.
-    fn differences(self) -> Vec<CoinDifference> {
+    fn wrong_coins(self) -> Vec<WrongCoin> {
         let has_snapshot = self.has_snapshot;
-        let difference = |(outpoint, fate): (OutPoint, Fate)| {
-            let height = fate.created.as_ref().map(|(coin, _)| coin.height);
-            fate.difference(has_snapshot).map(|kind| CoinDifference { outpoint, height, kind })
+        let wrong = |(outpoint, fate): (OutPoint, Fate)| {
+            let created = fate.created.as_ref().map(|(coin, _)| coin.clone());
+            fate.difference(has_snapshot).map(|kind| WrongCoin { outpoint, created, kind })
         };
-        self.fates.into_iter().filter_map(difference).collect()
+        self.fates.into_iter().filter_map(wrong).collect()
     }
 }
 

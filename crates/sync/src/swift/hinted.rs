@@ -2,6 +2,7 @@
 
 use apus_coins::SnapshotError;
 use apus_consensus::{CheckedBlock, is_bip30_unspendable};
+use apus_node::coin_differences::{CoinDifference, DifferenceKind};
 use apus_node::fault::Fault;
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::{OutputCounter, OutputFate};
@@ -19,6 +20,8 @@ pub(super) enum HintedFate {
     Spent,
     /// It does not become a coin.
     NoCoin,
+    /// It does not become a coin, although the hints call it unspent.
+    Unspendable,
 }
 
 /// An output of a block, with its fate.
@@ -33,19 +36,43 @@ pub(super) struct HintedOutput<'a> {
     index: u32,
 }
 
+/// A hint that is wrong about an output, as its block alone shows.
+pub(super) struct WrongHint {
+    pub height: u32,
+    /// The index by which the hints name the output.
+    index: u32,
+    pub outpoint: OutPoint,
+    pub kind: DifferenceKind,
+}
+
+impl WrongHint {
+    /// Returns the fault where wrong hints are not corrected.
+    pub fn into_fault(self) -> Fault {
+        let what = match self.kind {
+            DifferenceKind::Unspendable => "it is unspendable",
+            _ => "a block up to the hints' height spends it",
+        };
+        wrong_hint(self.height, self.index, what)
+    }
+
+    pub fn into_difference(self) -> CoinDifference {
+        CoinDifference { outpoint: self.outpoint, height: Some(self.height), kind: self.kind }
+    }
+}
+
 impl HintedOutput<'_> {
-    /// Returns the fault for a claim that calls this output unspent, although a block up to the
-    /// height of the claim spends it.
-    pub fn is_spent(&self, claimed: &Unspent) -> Fault {
-        match claimed {
-            Unspent::Hints(_) => {
-                wrong_hint(self.height, self.index, "a block up to the hints' height spends it")
-            }
-            Unspent::Snapshot(_) => Fault::Snapshot(SnapshotError::new(format!(
-                "it has the coin {} of block {}, which a block up to its base block spends",
-                self.outpoint, self.height
-            ))),
-        }
+    /// Returns the fault for a snapshot that has this output, although a block up to its base block
+    /// spends it.
+    pub fn is_spent(&self) -> Fault {
+        Fault::Snapshot(SnapshotError::new(format!(
+            "it has the coin {} of block {}, which a block up to its base block spends",
+            self.outpoint, self.height
+        )))
+    }
+
+    /// Returns the wrong hint about this output.
+    pub fn wrong_hint(&self, kind: DifferenceKind) -> WrongHint {
+        WrongHint { height: self.height, index: self.index, outpoint: self.outpoint, kind }
     }
 }
 
@@ -82,9 +109,7 @@ pub(super) fn for_each_output<B: AsRef<[u8]>>(
             let fate = match (number.fate, is_marked) {
                 (OutputFate::Coin, true) => HintedFate::Unspent,
                 (OutputFate::Coin, false) => HintedFate::Spent,
-                (OutputFate::Unspendable, true) => {
-                    return Err(wrong_hint(height, index, "it is unspendable"));
-                }
+                (OutputFate::Unspendable, true) => HintedFate::Unspendable,
                 // An overwritten output has the outpoint of a later one, which may be what the
                 // claim names.
                 (OutputFate::Unspendable, false) | (OutputFate::Overwritten, _) => {

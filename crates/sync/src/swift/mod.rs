@@ -23,6 +23,7 @@ mod recent;
 mod resume;
 mod saved;
 pub mod tally;
+mod turn_over;
 mod undo;
 mod opened_claim;
 mod vouched;

@@ -35,6 +35,7 @@ pub enum Mode {
 }
 
 /// The blocks of a SwiftSync, and what is done with them.
+#[derive(Clone)]
 pub struct SwiftPlan {
     /// The checks and the sums.
     pub mode: Mode,

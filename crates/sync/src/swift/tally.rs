@@ -47,6 +47,12 @@ impl Tally {
         self.amount = self.amount.saturating_add(amount);
     }
 
+    /// Removes an output that was added.
+    pub fn remove_coin(&mut self, amount: u64) {
+        self.coins -= 1;
+        self.amount -= amount;
+    }
+
     /// Adds another tally.
     pub fn add(&mut self, other: Self) {
         self.coins += other.coins;

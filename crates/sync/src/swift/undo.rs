@@ -37,7 +37,7 @@ pub(super) struct UndoWritten {
 }
 
 /// The rev files of all sources, by the number of the source file next to each.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct UndoCopies {
     files: HashMap<u32, Arc<UndoFile>>,
     /// For each block, by [`BlockId::index`], the source file and record that the block index of a

@@ -10,6 +10,7 @@ use apus_node::block::check::History;
 use apus_node::block::prepare::Prepared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::{Validation, check_spends};
+use apus_node::coin_differences::DifferenceKind;
 use apus_node::fault::Fault;
 use apus_node::sources::{BlockBytes, BlockOrigin};
 use apus_progress::clock::Stage;
@@ -19,7 +20,7 @@ use apus_store::{FlatFilePos, UndoRecord};
 
 use super::context::{Context, FinishedBlock};
 use super::hinted::{HintedFate, for_each_output};
-use super::opened_claim::Scratch;
+use super::opened_claim::{Scratch, Unspent};
 use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
@@ -164,8 +165,8 @@ impl<'a> Worker<'a> {
         let recent = self.context.recent;
         // Set if the last blocks may spend an output of the current transaction.
         let mut recent_of_tx = None;
-        let Self { survivors, gathered, script: scratch, created, unspent, .. } = self;
-        let claimed = &self.context.unspent;
+        let Self { context, survivors, gathered, script: scratch, created, unspent, .. } = self;
+        let claimed = &context.unspent;
         let marks = claimed.of_block(height, unspent)?;
         for_each_output(block, height, claimed, marks, |output| {
             let outpoint = &output.outpoint;
@@ -177,6 +178,9 @@ impl<'a> Worker<'a> {
             let amount = output.view.value().unsigned_abs();
             match output.fate {
                 HintedFate::NoCoin => {}
+                HintedFate::Unspendable => {
+                    context.note_wrong_hint(output.wrong_hint(DifferenceKind::Unspendable))?;
+                }
                 HintedFate::Spent => {
                     created.outpoints.push(outpoint.to_bytes());
                     if let Some(recent) = recent_of_tx {
@@ -184,8 +188,12 @@ impl<'a> Worker<'a> {
                     }
                 }
                 HintedFate::Unspent => {
-                    if recent_of_tx.is_some_and(|recent| recent.wants(outpoint)) {
-                        return Err(output.is_spent(claimed));
+                    if let Some(recent) = recent_of_tx.filter(|recent| recent.wants(outpoint)) {
+                        if let Unspent::Snapshot(_) = claimed {
+                            return Err(output.is_spent());
+                        }
+                        // The sums will show that the hint is wrong.
+                        recent.keep(outpoint, || Coin::new(amount, script, height, is_coinbase));
                     }
                     gathered.tally.add_coin(amount);
                     if let Some(survivors) = survivors {
@@ -206,8 +214,8 @@ impl<'a> Worker<'a> {
         let block = &prepared.block;
         let height = prepared.height;
         let mut left = prepared.created.iter().peekable();
-        let Self { survivors, gathered, created, unspent, .. } = self;
-        let claimed = &self.context.unspent;
+        let Self { context, survivors, gathered, created, unspent, .. } = self;
+        let claimed = &context.unspent;
         let marks = claimed.of_block(height, unspent)?;
         for_each_output(block, height, claimed, marks, |output| {
             let outpoint = &output.outpoint;
@@ -215,10 +223,19 @@ impl<'a> Worker<'a> {
             match (output.fate, coin) {
                 // A coin that the block itself spends is in neither sum.
                 (HintedFate::NoCoin, _) | (HintedFate::Spent, None) => {}
+                (HintedFate::Unspendable, _) => {
+                    context.note_wrong_hint(output.wrong_hint(DifferenceKind::Unspendable))?;
+                }
                 (HintedFate::Spent, Some((_, coin))) => {
                     push_coin(&mut created.coins, outpoint, coin);
                 }
-                (HintedFate::Unspent, None) => return Err(output.is_spent(claimed)),
+                (HintedFate::Unspent, None) => match claimed {
+                    Unspent::Hints(_) => {
+                        context
+                            .note_wrong_hint(output.wrong_hint(DifferenceKind::Spent(height)))?;
+                    }
+                    Unspent::Snapshot(_) => return Err(output.is_spent()),
+                },
                 (HintedFate::Unspent, Some((_, coin))) => {
                     gathered.tally.add_coin(coin.amount);
                     if let Some(survivors) = survivors {
