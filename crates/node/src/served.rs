@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use apus_chain::BlockId;
 use apus_disk::StoreError;
-use apus_net::ServedChain;
+use apus_net::{BLOCK_SPENT_COINS, OfferedFeature, ServedChain};
 use apus_store::{BlockReader, BlockStatus, FlatFilePos};
 use apus_wire::message::Services;
 
@@ -68,6 +68,36 @@ impl Served {
             Some((blocks, pos)) => blocks.read_piece_into(pos, part, piece).map(|()| true),
             None => Ok(false),
         }
+    }
+
+    /// Reads the undo data of a block into `undo`, whose content is replaced. Returns `false` if it
+    /// is not stored, or has more than `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// The disk fails, or the undo data is damaged or was pruned just now.
+    pub fn read_undo(
+        &self,
+        id: BlockId,
+        bytes_max: usize,
+        undo: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let found = self.view.look(|it| {
+            let pos = it.record(id).undo_pos().filter(|_| place(it, id).is_some())?;
+            Some((Arc::clone(&it.blocks), pos, it.tree.prev_hash(id)))
+        });
+        let Some((blocks, pos, prev)) = found.flatten() else { return Ok(false) };
+        if blocks.undo_len(pos)? as usize > bytes_max {
+            return Ok(false);
+        }
+        blocks.read_undo_into(pos, &prev, undo).map(|()| true)
+    }
+
+    /// Returns the features that peers are told of: the coins that blocks spend (draft BIP 455), if
+    /// no block lacks its undo data.
+    pub fn features(&self) -> Vec<OfferedFeature> {
+        let has_undo = self.view.look(Committed::has_undo) == Some(true);
+        // The data that the draft asks for.
+        if has_undo { vec![(BLOCK_SPENT_COINS, vec![0])] } else { Vec::new() }
     }
 
     fn place(&self, id: BlockId) -> Option<(Arc<BlockReader>, FlatFilePos)> {

@@ -59,6 +59,7 @@ pub struct Committed {
     /// By height, the number of transactions up to that block of the active chain.
     transactions: Vec<u64>,
     services: Services,
+    has_undo: bool,
 }
 
 /// The durable result of a commit.
@@ -111,6 +112,7 @@ impl View {
             records: vec![IndexRecord::default()],
             transactions: Vec::new(),
             services: Services::default(),
+            has_undo: false,
         };
         committed.follow_headers(commit.tree, usize::MAX);
         committed.follow(commit);
@@ -195,6 +197,12 @@ impl Committed {
         self.services
     }
 
+    /// Returns whether all blocks are stored and have undo data, by the first and the last of them:
+    /// a SwiftSync that assumes blocks valid leaves undo data for the last ones alone.
+    pub fn has_undo(&self) -> bool {
+        self.has_undo
+    }
+
     /// Takes over what a commit has made durable, whose headers are known here.
     fn follow(&mut self, commit: NewCommit) {
         for (id, record) in commit.records {
@@ -210,6 +218,7 @@ impl Committed {
         self.is_pruned = commit.is_pruned;
         (self.may_prune, self.prune_target) = (commit.may_prune, commit.prune_target);
         self.services = self.services_now();
+        self.has_undo = self.has_undo_now();
     }
 
     fn follow_headers(&mut self, tree: &Tree, most: usize) {
@@ -232,6 +241,15 @@ impl Committed {
             count += u64::from(records[id.index()].tx_count);
             count
         }));
+    }
+
+    fn has_undo_now(&self) -> bool {
+        let has_undo = |height: u32| {
+            let id = self.active.at(height);
+            id.is_some_and(|id| self.record(id).undo_pos().is_some())
+        };
+        let height = self.active.height().unwrap_or(0);
+        self.services.has(Services::NETWORK) && has_undo(1) && has_undo(height)
     }
 
     fn services_now(&self) -> Services {

@@ -342,7 +342,7 @@ impl Connections {
             nonce: random(),
             user_agent: USER_AGENT,
             services: self.served.services(),
-            features: Vec::new(),
+            features: self.served.features(),
             time: unix_time(),
             start_height: height as i32,
         };

@@ -32,8 +32,9 @@ const READ_AHEAD: usize = 64 << 10;
 const ACCEPT_EVERY: Duration = Duration::from_millis(100);
 
 /// The messages that are answered before the next one of the peer is read.
-const REQUESTS: [Command; 7] = [
+const REQUESTS: [Command; 8] = [
     Command::GETDATA,
+    Command::GETBSPENT,
     Command::GETBLOCKTXN,
     Command::GETHEADERS,
     Command::GETBLOCKS,

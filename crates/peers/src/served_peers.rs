@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use apus_indexes::IndexReader;
-use apus_net::{Outgoing, PeerId, PeerOptions, Serving};
+use apus_net::{OfferedFeature, Outgoing, PeerId, PeerOptions, Serving};
 use apus_node::opened::Node;
 use apus_node::options::Options;
 use apus_wire::message::{Command, Message, Services};
@@ -82,6 +82,11 @@ impl ServedPeers {
         let Some(stock) = &self.stock else { return Services::default() };
         let v2 = if self.v2 { Services::P2P_V2 } else { Services::default() };
         stock.served.look(|chain| chain.services.with(v2))
+    }
+
+    /// Returns the features that peers are told of.
+    pub fn features(&self) -> Vec<OfferedFeature> {
+        self.stock.as_ref().map_or_else(Vec::new, |stock| stock.served.features())
     }
 
     /// Returns the height of the chain that is served; `None` if nothing is.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_chain::BlockId;
+use apus_coins::put_spent_coins;
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_indexes::IndexReader;
@@ -19,8 +20,8 @@ use apus_node::shared::NEVER;
 use apus_node::view::View;
 use apus_wire::BlockView;
 use apus_wire::message::{
-    Command, FilterRequest, GetBlockTxn, Inventory, InventoryItem, InventoryKind, InventoryList,
-    Message, PAYLOAD_BYTES_MAX, Raw, Services, block_transactions, compact_block,
+    Command, FilterRequest, GetBlockTxn, GetSpentCoins, Inventory, InventoryItem, InventoryKind,
+    InventoryList, Message, PAYLOAD_BYTES_MAX, Raw, Services, block_transactions, compact_block,
 };
 
 use super::budget::{Budget, Permit, Socket};
@@ -150,6 +151,7 @@ impl Stock {
             Message::GetData(list) => self.send_items(*list, continuation, writer, to),
             Message::GetBlockTxn(request) => self.send_transactions(request, writer, to),
             Message::GetFilters(request) => self.send_filters(request, writer, to),
+            Message::GetSpentCoins(request) => self.send_spent_coins(request, writer, to),
             _ => Ok(()),
         }
     }
@@ -281,6 +283,92 @@ impl Stock {
         Ok(self.send(Raw(command, &payload), writer, to)?)
     }
 
+    /// Sends coins that a block spends, under the limits of the block itself; or `notfound` if there
+    /// are none that may be sent, or they exceed the limit of a message.
+    fn send_spent_coins(
+        &self,
+        request: &GetSpentCoins,
+        writer: &mut Writer,
+        to: &Socket,
+    ) -> Result<(), NotSent> {
+        let of_block = InventoryItem { kind: InventoryKind::WITNESS_BLOCK, hash: request.block };
+        let id = match self.answer(&of_block) {
+            Answer::Block { id, .. } => Some(id),
+            Answer::NotFound | Answer::Nothing | Answer::Disconnect(Refused::Pruned) => None,
+            Answer::Disconnect(why) => return Err(why.into()),
+        };
+        let is_sent = match (id, self.sending.try_take(ENCODING_BYTES)) {
+            (None, _) => false,
+            (Some(id), Some(memory)) => match self.read_spent_coins(id, request) {
+                Some(coins) => {
+                    self.send_whole(Command::BSPENT, coins, writer, to, memory)?;
+                    true
+                }
+                None => false,
+            },
+            (Some(id), None) => self.send_spent_coins_in_pieces(id, request, writer, to)?,
+        };
+        if is_sent {
+            return Ok(());
+        }
+        // The kind tells it from a block, which is asked for with its witnesses.
+        let item = InventoryItem { kind: InventoryKind::BLOCK, hash: request.block };
+        Ok(self.send_not_found(&mut vec![item], writer, to)?)
+    }
+
+    /// Sends the coins as the peer reads them: they are made once for the frame of the message, and
+    /// again for each piece. Returns `false` if there are none to send.
+    fn send_spent_coins_in_pieces(
+        &self,
+        id: BlockId,
+        request: &GetSpentCoins,
+        writer: &mut Writer,
+        to: &Socket,
+    ) -> Result<bool, NotSent> {
+        let read = || -> Result<_, NotSent> {
+            let memory = self.encoding.take(ENCODING_BYTES, &NEVER)?;
+            Ok((self.read_spent_coins(id, request), memory))
+        };
+        let (Some(coins), memory) = read()? else { return Ok(false) };
+        let frame = writer.outline(Raw(Command::BSPENT, &coins), &mut Vec::new());
+        let len = coins.len();
+        drop((coins, memory));
+        self.write(&frame.head, &[], to)?;
+        for start in (0..len).step_by(PIECE_BYTES) {
+            let part = start..len.min(start + PIECE_BYTES);
+            let (coins, memory) = read()?;
+            let bytes = coins.as_ref().and_then(|coins| coins.get(part));
+            let mut piece = bytes.ok_or_else(|| unreadable(&"its undo data has changed"))?.to_vec();
+            drop((coins, memory));
+            frame.encode(start, &mut piece);
+            self.write(&piece, &[], to)?;
+        }
+        self.write(&frame.tail, &[], to)?;
+        Ok(true)
+    }
+
+    /// Returns the payload of `bspent`; `None` if it cannot be sent.
+    fn read_spent_coins(&self, id: BlockId, request: &GetSpentCoins) -> Option<Vec<u8>> {
+        let mut undo = Vec::new();
+        match self.served.read_undo(id, PAYLOAD_BYTES_MAX, &mut undo) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(why) => {
+                tracing::debug!(target: "net", %why, "undo data cannot be read");
+                return None;
+            }
+        }
+        let mut payload = request.block.0.to_vec();
+        let bytes_max = PAYLOAD_BYTES_MAX - payload.len();
+        match put_spent_coins(&undo, request.cutoff, bytes_max, &mut payload) {
+            Ok(fits) => fits.then_some(payload),
+            Err(why) => {
+                tracing::debug!(target: "net", %why, "undo data cannot be sent");
+                None
+            }
+        }
+    }
+
     /// Sends the hash of the tip.
     fn send_tip(&self, writer: &mut Writer, to: &Socket) -> io::Result<()> {
         let hash = self.served.look(|chain| chain.tree.node(chain.tip()).hash);
@@ -386,7 +474,13 @@ pub(super) fn filters_of(options: &Options) -> Option<IndexReader> {
 
 /// Returns whether [`Stock::send_requested`] answers a message.
 pub(super) fn is_read_from_files(message: &Message) -> bool {
-    matches!(message, Message::GetData(_) | Message::GetBlockTxn(_) | Message::GetFilters(_))
+    matches!(
+        message,
+        Message::GetData(_)
+            | Message::GetBlockTxn(_)
+            | Message::GetFilters(_)
+            | Message::GetSpentCoins(_)
+    )
 }
 
 /// Says in the log why a filter cannot be read.

@@ -104,6 +104,14 @@ impl BlockReader {
         Ok(())
     }
 
+    /// Returns the number of bytes of the undo data at `pos`.
+    ///
+    /// # Errors
+    /// As for [`BlockReader::read_block_into`].
+    pub fn undo_len(&self, pos: FlatFilePos) -> Result<u32> {
+        Ok(self.open_record(Kind::Undo, pos)?.1)
+    }
+
     /// Returns the number of bytes of the block at `pos`.
     ///
     /// # Errors

@@ -100,6 +100,8 @@ pub struct Client {
     /// What the server says about itself, once it has.
     pub services: Services,
     pub height: i32,
+    /// The payloads of its `feature` messages.
+    pub features: Vec<Vec<u8>>,
 }
 
 impl Client {
@@ -122,7 +124,12 @@ impl Client {
             panic!("{payload:?}");
         };
         (client.services, client.height) = (version.services, version.start_height);
-        client.next(Command::VERACK).unwrap();
+        loop {
+            match client.next_of(&[Command::FEATURE, Command::VERACK]).unwrap() {
+                (Command::FEATURE, payload) => client.features.push(payload),
+                _ => break,
+            }
+        }
         client.send(&Outgoing::empty(Command::VERACK));
         client
     }
@@ -135,8 +142,9 @@ impl Client {
         let magic = place.network.magic;
         let (reader, writer) = initiate(transport, magic, from, &mut &stream).unwrap();
         let services = Services::default();
-        let height = 0;
-        Self { stream, reader, writer, buffer: Vec::new(), services, height }
+        let buffer = Vec::new();
+        let features = Vec::new();
+        Self { stream, reader, writer, buffer, services, height: 0, features }
     }
 
     pub fn send(&mut self, message: &Outgoing) {
@@ -149,10 +157,15 @@ impl Client {
 
     /// The payload of the next message of this name; `None` if the server hangs up before.
     pub fn next(&mut self, wanted: Command) -> Option<Vec<u8>> {
+        self.next_of(&[wanted]).map(|(_, payload)| payload)
+    }
+
+    /// The next message of one of these names; `None` if the server hangs up before.
+    pub fn next_of(&mut self, wanted: &[Command]) -> Option<(Command, Vec<u8>)> {
         loop {
             let (command, payload) = self.reader.read(&mut self.buffer).ok()?;
-            if command == wanted {
-                return Some(self.buffer[payload].to_vec());
+            if wanted.contains(&command) {
+                return Some((command, self.buffer[payload].to_vec()));
             }
         }
     }

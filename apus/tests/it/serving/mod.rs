@@ -2,6 +2,7 @@
 
 pub mod client;
 mod following;
+mod spent_coins;
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -12,7 +13,7 @@ use apus_net::{Outgoing, PeerOptions, Target, Transport};
 use apus_node::Options;
 use apus_progress::Method;
 use apus_store::{DataDir, DataDirOptions};
-use apus_testchain::{Builder, remerkle};
+use apus_testchain::{Builder, Parent, remerkle};
 use apus_testpeer::without_witnesses;
 use apus_wire::Chain;
 use apus_wire::message::{Command, InventoryKind, Nonce, Services};
@@ -240,9 +241,9 @@ fn peers_that_do_not_read_take_little_memory() {
     drop((slow, waiting));
 }
 
-/// A block of almost a megabyte on the genesis block.
-fn large_block() -> Vec<u8> {
-    let mut large = block(&genesis_parent(), "large");
+/// A block of almost a megabyte.
+fn large_block(parent: &Parent) -> Vec<u8> {
+    let mut large = block(parent, "large");
     let script = ScriptBuf::from([vec![0x6a], vec![0; 990_000]].concat());
     large.txdata[0].output.insert(0, TxOut { value: Amount::ZERO, script_pubkey: script });
     remerkle(&mut large);
@@ -254,7 +255,7 @@ fn large_block() -> Vec<u8> {
 fn blocks_for_many_connections_take_little_memory() {
     const CONNECTIONS: usize = 250;
     let served = Place::new(Chain::Regtest);
-    let large = large_block();
+    let large = large_block(&genesis_parent());
     served.sync_blocks("blocks", std::slice::from_ref(&large));
     let server = Serving::start_on_two_cores(&served, &["--maxconnections=300"]);
     let connect = |number: usize| Client::new(&served, server.address, TRANSPORTS[number % 2]);

@@ -241,11 +241,13 @@ impl Inbound {
 /// since 1970.
 fn ourselves(common: &Common, time: i64) -> Ourselves {
     let v2 = if common.v2 { Services::P2P_V2 } else { Services::default() };
-    common.stock.served.look(|chain| Ourselves {
+    let served = &common.stock.served;
+    let features = served.features();
+    served.look(|chain| Ourselves {
         nonce: random(),
         user_agent: USER_AGENT,
         services: chain.services.with(v2),
-        features: Vec::new(),
+        features,
         time,
         start_height: chain.height() as i32,
     })
