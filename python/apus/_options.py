@@ -223,7 +223,7 @@ class HintsOptions(DirectoryOptions, total=False):
     snapshot: StrPath
     """Take the unspent outputs from this UTXO snapshot, for the height of its base block. Only
     the blocks of the directory are used, and no undo data is needed."""
-    format: Literal["bip456", "hintsfile-0.2", "hintsfile-0.1", "booster", "bitset"]
+    format: Literal["bip456", "hintsfile-0.2", "hintsfile-0.1", "btcd", "booster", "bitset"]
     """The format of the file to write. Default: bip456."""
     force: bool
     """Replace the file if it exists."""

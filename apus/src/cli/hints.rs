@@ -162,6 +162,9 @@ enum FileFormat {
     /// branch of July 2026.
     #[value(name = "hintsfile-0.1")]
     Hintsfile01,
+    /// The gaps between unspent outputs, as in btcd's pull request 2478. btcd itself reads such a file
+    /// after `gzip`; Apus reads both.
+    Btcd,
     /// IBD Booster's bitmap; cannot hold a block with more than 65,535 outputs.
     Booster,
     /// A bitset for each block, with an index, as in Bitcoin Core's pull request 34004.
@@ -174,6 +177,7 @@ impl From<FileFormat> for Format {
             FileFormat::Bip456 => Self::Bip456,
             FileFormat::Hintsfile02 => Self::Hintsfile02,
             FileFormat::Hintsfile01 => Self::Hintsfile01,
+            FileFormat::Btcd => Self::Btcd,
             FileFormat::Booster => Self::Booster,
             FileFormat::Bitset => Self::Bitset,
         }

@@ -22,7 +22,7 @@ struct Block {
     outputs: Option<u32>,
 }
 
-/// Reads `data` as a file of BIP 456 (or another that is written block by block), and as the code
+/// Reads `data` as a file of BIP 456 or btcd (or another that is written block by block), and as the code
 /// of one block, in both bit orders.
 ///
 /// An accepted file has the same content after it is written again, and for the crate `hintsfile`.

@@ -117,6 +117,7 @@ fn files_of_every_format_and_bit_order_are_taken() {
         ("msb", msb),
         ("bip456", made(Format::Bip456)),
         ("bip456-lsb", made(Format::Bip456Lsb)),
+        ("btcd", made(Format::Btcd)),
         ("booster", made(Format::Booster)),
         ("bitset", made(Format::Bitset)),
     ] {

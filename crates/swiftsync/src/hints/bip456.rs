@@ -6,7 +6,7 @@
 //! [`Format::Bip456`]. The files of other programs have all bits one way or the other, and no code
 //! for block 0; they are told apart by reading them.
 
-use super::blocks::{CUT_SHORT, block_of, check_block, check_end};
+use super::blocks::{CUT_SHORT, Wrong, block_of, check_block, check_end};
 use super::elias_fano::{self, BitOrder, Shape};
 use super::error::HintsError;
 use super::format::{Format, Hints, HintsEncoder};
@@ -19,10 +19,11 @@ pub(super) const HEAD_BYTES: usize = 9;
 
 /// An opened hints file of draft BIP 456. Its index takes 4 1/8 bytes of memory for each block.
 pub struct Bip456<B> {
-    bytes: B,
-    form: Form,
+    pub(super) bytes: B,
+    pub(super) form: Form,
+    pub(super) format: Format,
     /// The offset of each block, from the form's first on, and finally the end of the file.
-    offsets: Offsets,
+    pub(super) offsets: Offsets,
 }
 
 /// What differs between the forms of the draft.
@@ -56,13 +57,13 @@ impl<B: AsRef<[u8]>> Bip456<B> {
     /// the two bit orders.
     pub fn open(bytes: B, order: Option<BitOrder>) -> Result<Self, HintsError> {
         let (form, offsets) = walk(bytes.as_ref(), order)?;
-        Ok(Self { bytes, form, offsets })
+        Ok(Self { bytes, form, format: form.format(), offsets })
     }
 }
 
 impl<B: AsRef<[u8]> + Send + Sync> Hints for Bip456<B> {
     fn format(&self) -> Format {
-        self.form.format()
+        self.format
     }
 
     fn height(&self) -> u32 {
@@ -81,25 +82,32 @@ impl<B: AsRef<[u8]> + Send + Sync> Hints for Bip456<B> {
     }
 }
 
-/// Reads the head, which is the same as in Core PR 34004, and returns the height.
-pub(super) fn read_head(bytes: &[u8]) -> Result<u32, HintsError> {
+pub(super) const NO_HEAD: Wrong = "the hints file ends inside its head";
+
+/// Reads the head, which is the same in Core PR 34004 and in btcd's files, and returns the height.
+pub(super) fn read_head(bytes: &[u8], expected: u8) -> Result<u32, HintsError> {
     let Some((head, _)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
-        return Err(HintsError::new("the hints file ends inside its head"));
+        return Err(HintsError::new(NO_HEAD));
     };
     let [m0, m1, m2, m3, version, h0, h1, h2, h3] = *head;
     if [m0, m1, m2, m3] != MAGIC {
         return Err(HintsError::new("this is not a hints file"));
     }
-    if version != VERSION {
+    if version != expected {
         let what = format!("the hints file is of version {version}, which is unknown: update Apus");
         return Err(HintsError::new(what));
     }
     Ok(u32::from_le_bytes([h0, h1, h2, h3]))
 }
 
+/// Appends the head of a file of version 0.
 pub(super) fn put_head(height: u32, out: &mut Vec<u8>) {
+    put_head_of(VERSION, height, out);
+}
+
+pub(super) fn put_head_of(version: u8, height: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
-    out.push(VERSION);
+    out.push(version);
     out.extend_from_slice(&height.to_le_bytes());
 }
 
@@ -109,7 +117,7 @@ pub(super) fn put_head(height: u32, out: &mut Vec<u8>) {
 /// The bit order does not change where a code ends, so the number of codes says whether block 0 has
 /// one. That is empty, since its output is in no UTXO set.
 fn walk(bytes: &[u8], order: Option<BitOrder>) -> Result<(Form, Offsets), HintsError> {
-    let last = read_head(bytes)?;
+    let last = read_head(bytes, VERSION)?;
     let mut at = HEAD_BYTES;
     let mut offsets = Offsets::with_capacity((last as usize).min(bytes.len()) + 2);
     let mut orders = Orders::new(order);

@@ -97,7 +97,7 @@ fn block_at(bytes: &[u8], at: u64) -> Result<Bitmap<'_>, Wrong> {
 
 /// Checks the whole file, and returns the height of its last block.
 fn walk(bytes: &[u8]) -> Result<u32, HintsError> {
-    let stop = bip456::read_head(bytes)?;
+    let stop = bip456::read_head(bytes, bip456::VERSION)?;
     let mut start = index_end(stop);
     if start > bytes.len() as u64 {
         return Err(HintsError::new("the hints file ends inside its index"));

@@ -14,6 +14,8 @@ pub enum Format {
     Hintsfile01,
     /// Codes from block 1 on, bit 0 first: the crate `hintsfile` 0.2.
     Hintsfile02,
+    /// btcd's gaps between unspent outputs, compressed by gzip or not.
+    Btcd,
     /// IBD Booster's bitmaps.
     Booster,
     /// The bitmaps of Core PR 34004.
@@ -25,8 +27,14 @@ pub enum Format {
 impl Format {
     /// The formats that are written block by block, which `apus hints create` and `convert` offer.
     /// A compressed file is made from another hints file instead.
-    pub const WRITTEN: [Self; 5] =
-        [Self::Bip456, Self::Hintsfile02, Self::Hintsfile01, Self::Booster, Self::Bitset];
+    pub const WRITTEN: [Self; 6] = [
+        Self::Bip456,
+        Self::Hintsfile02,
+        Self::Hintsfile01,
+        Self::Btcd,
+        Self::Booster,
+        Self::Bitset,
+    ];
 
     /// Returns the name by which users know the format.
     pub fn name(self) -> &'static str {
@@ -35,6 +43,7 @@ impl Format {
             Self::Bip456Lsb => "bip456-lsb",
             Self::Hintsfile01 => "hintsfile-0.1",
             Self::Hintsfile02 => "hintsfile-0.2",
+            Self::Btcd => "btcd",
             Self::Booster => "booster",
             Self::Bitset => "bitset",
             Self::Compressed => "compressed",
@@ -61,8 +70,9 @@ pub trait Hints: Send + Sync {
     /// height 1 to this one.
     ///
     /// The height is at most the file's length in bytes, since each block takes at least one; a
-    /// file whose head says more is not opened. In compressed files up to 65,535 blocks share a
-    /// frame, whose index entry takes ten bytes.
+    /// file whose head says more is not opened. Only compressed files may have more: there up to
+    /// 65,535 blocks share a frame, whose index entry takes ten bytes, and a gzip file expands to a
+    /// bounded size.
     fn height(&self) -> u32;
 
     /// Replaces the contents of `unspent` by the indices of the outputs of the block at `height`

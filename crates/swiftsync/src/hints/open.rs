@@ -4,18 +4,22 @@ use super::bip456::Form;
 use super::elias_fano::BitOrder;
 use super::error::HintsError;
 use super::format::{Format, Hints, HintsEncoder};
-use super::{Bip456, Bitset, Booster, Compressed, bip456, bitset, booster, compressed};
+use super::{Bip456, Bitset, Booster, Compressed, bip456, bitset, booster, btcd, compressed, gzip};
 
 /// Returns the format of a hints file, by its first bytes; [`Format::Bip456`] for all forms of that
 /// draft, which only reading the file tells apart.
 ///
-/// The magic is checked first: bip456 and bitset share one, and the bytes after their head tell
-/// them apart. Booster's files have no magic and are recognised by their first block, so they come
+/// The magic is checked first: bip456, bitset and btcd share one, and the version or the bytes after
+/// their head tell them apart. A gzip file is taken for one of btcd. Booster's files have no magic and are recognised by their first block, so they come
 /// last.
 ///
 /// # Errors
 /// No format begins with these bytes.
 pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
+    let is_btcd = bytes.get(bip456::MAGIC.len()) == Some(&btcd::VERSION);
+    if bytes.starts_with(&gzip::MAGIC) || bytes.starts_with(&bip456::MAGIC) && is_btcd {
+        return Ok(Format::Btcd);
+    }
     if bytes.starts_with(&bip456::MAGIC) {
         return Ok(if bitset::is_bitset(bytes) { Format::Bitset } else { Format::Bip456 });
     }
@@ -55,6 +59,7 @@ where
     B: AsRef<[u8]> + Send + Sync + 'static,
 {
     Ok(match recognise(bytes.as_ref())? {
+        Format::Btcd => Box::new(btcd::open(bytes.as_ref())?),
         Format::Booster => Box::new(Booster::open(bytes)?),
         Format::Bitset => Box::new(Bitset::open(bytes)?),
         Format::Compressed => Box::new(Compressed::open(bytes)?),
@@ -73,6 +78,7 @@ pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
         Format::Bip456Lsb => bip456(BitOrder::Lsb, 0),
         Format::Hintsfile01 => bip456(BitOrder::Msb, 1),
         Format::Hintsfile02 => bip456(BitOrder::Lsb, 1),
+        Format::Btcd => Box::new(btcd::Encoder),
         Format::Booster => Box::new(booster::Encoder),
         Format::Bitset => Box::new(bitset::Encoder),
         Format::Compressed => Box::new(NoEncoder),

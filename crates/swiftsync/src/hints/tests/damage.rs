@@ -66,7 +66,8 @@ fn damage_never_panics() {
 fn noise_after_a_good_head_never_panics() {
     let mut random = Random(7);
     for _ in 0..20_000 {
-        let mut file = match random.below(3) {
+        let mut file = match random.below(4) {
+            3 => vec![0x55, 0x54, 0x58, 0x4f, 1, 1 + random.below(3) as u8, 0, 0, 0],
             0 => vec![0x55, 0x54, 0x58, 0x4f, 0, 1 + random.below(3) as u8, 0, 0, 0],
             1 => vec![0x55, 0x54, 0x58, 0x4f, 0, 1, 0, 0, 0, 1, 0, 0, 0, 21, 0, 0, 0, 0, 0, 0, 0],
             _ => vec![1, 0, 0],
@@ -102,7 +103,7 @@ fn each_refusal_says_why() {
     for (file, height, words) in [
         (vec![], None, "not a hints file"),
         (b"UTXP\0\0\0\0\0".to_vec(), None, "not a hints file"),
-        (vec![0x55, 0x54, 0x58, 0x4f, 1, 0, 0, 0, 0], None, "version 1"),
+        (vec![0x55, 0x54, 0x58, 0x4f, 2, 0, 0, 0, 0], None, "version 2"),
         (vec![0x55, 0x54, 0x58, 0x4f, 0, 0, 0, 0], None, "inside its head"),
         (vec![0x55, 0x54, 0x58, 0x4f, 0, 255, 255, 255, 255], Some(1), "ends inside"),
         (head(0, &[1]), None, "1 bytes after"),

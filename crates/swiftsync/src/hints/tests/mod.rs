@@ -1,5 +1,6 @@
 //! Writes and reads files of each format, and has helpers of the other test files.
 
+mod btcd;
 mod compressed;
 mod damage;
 mod reference;
@@ -166,6 +167,9 @@ fn the_bytes_of_each_format() {
     ] {
         assert_eq!(file_of(format, &blocks), [&head[..], genesis, &codes].concat());
     }
+
+    let gaps = [b"UTXO\x01\x02\0\0\0", &[3, 3, 3, 4, 0][..]].concat();
+    assert_eq!(file_of(Format::Btcd, &blocks), gaps);
 
     // As IBD Booster's generator would write it: the genesis block, 13 outputs, 1 output, the end.
     let booster = [1, 0, 0, 13, 0, 0x88, 0x10, 1, 0, 0, 0, 0];
