@@ -31,7 +31,7 @@ impl DifferencesJson {
 impl DifferenceJson {
     fn of(coin: &CoinDifference) -> Self {
         let spent_at = match coin.kind {
-            DifferenceKind::Spent(height) => Some(height),
+            DifferenceKind::Spent(height) | DifferenceKind::Undo { height, .. } => Some(height),
             _ => None,
         };
         Self {

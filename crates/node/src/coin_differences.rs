@@ -1,4 +1,4 @@
-//! The coins that hints or a snapshot are wrong about, for reports.
+//! The coins that hints, undo data or a snapshot are wrong about, for reports.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use apus_wire::OutPoint;
 /// Maximum number of coins that the text of an error names.
 const NAMED_IN_TEXT_MAX: usize = 20;
 
-/// Coins that hints or a snapshot are wrong about.
+/// Coins that hints, undo data or a snapshot are wrong about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     /// The coins, in order of height and outpoint.
@@ -18,7 +18,7 @@ pub struct Differences {
     pub are_more: bool,
 }
 
-/// A coin that hints or a snapshot are wrong about.
+/// A coin that hints, undo data or a snapshot are wrong about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoinDifference {
     /// The outpoint of the coin.
@@ -30,7 +30,7 @@ pub struct CoinDifference {
     pub kind: DifferenceKind,
 }
 
-/// A fault of hints or a snapshot in a coin.
+/// A fault of hints, undo data or a snapshot in a coin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DifferenceKind {
     /// The coin is unspent, but the claim does not have it.
@@ -43,6 +43,15 @@ pub enum DifferenceKind {
     NeverCreated,
     /// The snapshot has the coin more than once.
     Repeated,
+    /// The undo data of the block that spends the coin has other values than the chain.
+    Undo {
+        /// The height of the block that spends it.
+        height: u32,
+        /// The coin as the chain creates it.
+        chain: Coin,
+        /// The coin of the undo data; `None` if that cannot be used.
+        undo: Option<Coin>,
+    },
     /// The snapshot has other values than the chain. They are named as in Core: height, coinbase,
     /// value, scriptPubKey.
     Changed {
@@ -78,6 +87,7 @@ impl DifferenceKind {
             Self::Unspendable => "unspendable",
             Self::NeverCreated => "never_created",
             Self::Repeated => "repeated",
+            Self::Undo { .. } => "undo",
             Self::Changed { .. } => "changed",
         }
     }
@@ -101,26 +111,36 @@ impl fmt::Display for CoinDifference {
                 write!(f, ": named as unspent, but no block creates it")
             }
             DifferenceKind::Repeated => write!(f, ": listed more than once"),
-            DifferenceKind::Changed { chain, snapshot } => {
-                let mut separator = ": ";
-                let mut differ = |name: &str, ours: String, theirs: String| {
-                    if ours == theirs {
-                        return Ok(());
-                    }
-                    write!(f, "{separator}{name} {theirs}, but the chain has {ours}")?;
-                    separator = "; ";
-                    Ok(())
-                };
-                let pair = [chain, snapshot];
-                let [ours, theirs] = pair.map(|coin| coin.height.to_string());
-                differ("height", ours, theirs)?;
-                let [ours, theirs] = pair.map(|coin| coin.is_coinbase.to_string());
-                differ("coinbase", ours, theirs)?;
-                let [ours, theirs] = pair.map(|coin| format!("{} satoshi", coin.amount));
-                differ("value", ours, theirs)?;
-                let [ours, theirs] = pair.map(|coin| hex(&coin.script.to_script()));
-                differ("scriptPubKey", ours, theirs)
+            DifferenceKind::Undo { height, chain, undo } => {
+                write!(f, ", spent by block {height}")?;
+                match undo {
+                    Some(undo) => write_changes(f, chain, undo),
+                    None => write!(f, ": not in the undo data, which cannot be used"),
+                }
             }
+            DifferenceKind::Changed { chain, snapshot } => write_changes(f, chain, snapshot),
         }
     }
+}
+
+/// Writes the fields in which a coin differs from that of the chain.
+fn write_changes(f: &mut fmt::Formatter<'_>, chain: &Coin, other: &Coin) -> fmt::Result {
+    let mut separator = ": ";
+    let mut differ = |name: &str, ours: String, theirs: String| {
+        if ours == theirs {
+            return Ok(());
+        }
+        write!(f, "{separator}{name} {theirs}, but the chain has {ours}")?;
+        separator = "; ";
+        Ok(())
+    };
+    let pair = [chain, other];
+    let [ours, theirs] = pair.map(|coin| coin.height.to_string());
+    differ("height", ours, theirs)?;
+    let [ours, theirs] = pair.map(|coin| coin.is_coinbase.to_string());
+    differ("coinbase", ours, theirs)?;
+    let [ours, theirs] = pair.map(|coin| format!("{} satoshi", coin.amount));
+    differ("value", ours, theirs)?;
+    let [ours, theirs] = pair.map(|coin| hex(&coin.script.to_script()));
+    differ("scriptPubKey", ours, theirs)
 }

@@ -11,6 +11,7 @@ use apus_sync::Summary;
 use apus_tools::UtxoHash;
 
 use crate::support::Place;
+use crate::support::swift::World;
 
 /// Who is to blame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +82,17 @@ pub fn assert_unchanged(place: &Place, muhash: &(String, u64), what: &str) {
     assert_eq!(&place.muhash(), muhash, "{what}");
     if place.network_dir().join(REBUILD_DIRECTORY).exists() {
         assert!(place.network_dir().join(REBUILD_MARK).exists(), "{what}: {REBUILD_DIRECTORY}");
+    }
+}
+
+/// Panics unless the coins are right and the undo data is the chain's own.
+#[track_caller]
+pub fn assert_right(place: &Place, world: &World, muhash: &(String, u64), what: &str) {
+    assert_eq!(&place.muhash(), muhash, "{what}");
+    let undo = place.undo();
+    for height in 1..=world.height() {
+        let of_block = undo.get(&world.hash(height));
+        assert_eq!(of_block, Some(&world.model.undo(height)), "{what}: undo data of {height}");
     }
 }
 

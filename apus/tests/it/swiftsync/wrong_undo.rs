@@ -1,21 +1,21 @@
 //! Wrong undo data, in the rev files of a source and in the directory's own. Full mode takes every
-//! coin from undo data, and trusts none of it.
+//! coin from undo data, trusts none of it, and corrects it where it is wrong.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use apus_coins::{Coin, CompactScript};
+use apus_progress::{Phase, Progress, Watch};
+use apus_swiftsync::{Format, Numbering};
 
-use super::refusals::{
-    Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_unchanged,
-};
+use super::refusals::{Blame, Due, assert_due, assert_nothing_committed, assert_right};
 use crate::support::Place;
-use crate::support::model::{Deeds, encode_undo};
-use crate::support::swift::{Mode, World, frame_undo, small_chain, try_reindex_with};
+use crate::support::model::{Deeds, encode, encode_undo};
+use crate::support::stop_when::StopWhen;
+use crate::support::swift::{
+    Mode, World, frame_undo, small_chain, try_reindex_with, try_sync_with,
+};
 use crate::support::undo_files::{overwrite_record, overwrite_undo};
-
-const UNBALANCED: Due = Due(Blame::Hints, &["or undo data is wrong"]);
-const REFUSED: Due = Due(Blame::Block, &["its undo data is wrong"]);
-const ABSENT: Due = Due(Blame::Disk, &["no undo data for block", "without --hints"]);
 
 /// A P2PKH coin, whose signatures do not commit to amounts.
 fn is_p2pkh(coin: &Coin) -> bool {
@@ -24,7 +24,6 @@ fn is_p2pkh(coin: &Coin) -> bool {
 
 struct Edit {
     name: &'static str,
-    due: Due,
     /// The coin to change, which the block at this height spends.
     wanted: fn(&Coin, u32) -> bool,
     change: fn(&mut Coin, u32),
@@ -36,49 +35,42 @@ struct Edit {
 const EDITS: [Edit; 9] = [
     Edit {
         name: "an amount is a satoshi more",
-        due: UNBALANCED,
         wanted: |coin, height| is_p2pkh(coin) && coin.height < height,
         change: |coin, _| coin.amount += 1,
         as_long: false,
     },
     Edit {
         name: "an amount is nothing",
-        due: Due(Blame::Block, &["bad-txns-in-belowout"]),
         wanted: |coin, height| is_p2pkh(coin) && coin.height < height && coin.amount > 50_000_000,
         change: |coin, _| coin.amount = 0,
         as_long: false,
     },
     Edit {
         name: "a height is one less",
-        due: UNBALANCED,
         wanted: |coin, height| is_p2pkh(coin) && coin.height < height && !coin.is_coinbase,
         change: |coin, _| coin.height -= 1,
         as_long: true,
     },
     Edit {
         name: "a height is the block's own",
-        due: Due(Blame::Block, &["its undo data is wrong", "is not from an earlier block"]),
         wanted: |coin, height| is_p2pkh(coin) && coin.height < height && coin.height > 70,
         change: |coin, height| coin.height = height,
         as_long: true,
     },
     Edit {
         name: "a young coin is called a coinbase's",
-        due: Due(Blame::Block, &["bad-txns-premature-spend-of-coinbase"]),
         wanted: |coin, height| coin.height < height && !coin.is_coinbase,
         change: |coin, _| coin.is_coinbase = true,
         as_long: true,
     },
     Edit {
         name: "a coinbase's coin is called another's",
-        due: UNBALANCED,
         wanted: |coin, height| is_p2pkh(coin) && coin.height < height && coin.is_coinbase,
         change: |coin, _| coin.is_coinbase = false,
         as_long: true,
     },
     Edit {
         name: "a script is another key's",
-        due: Due(Blame::Block, &["block-script-verify-flag-failed"]),
         wanted: |coin, height| is_p2pkh(coin) && coin.height < height,
         change: |coin, _| {
             let script = [&[0x76, 0xa9, 20][..], &[7; 20], &[0x88, 0xac]].concat();
@@ -88,14 +80,12 @@ const EDITS: [Edit; 9] = [
     },
     Edit {
         name: "a script lets everybody spend",
-        due: UNBALANCED,
         wanted: |coin, height| is_p2pkh(coin) && coin.height < height,
         change: |coin, _| coin.script = CompactScript::new(&[0x51]),
         as_long: false,
     },
     Edit {
         name: "a coin of the block itself is another",
-        due: Due(Blame::Block, &["its undo data is wrong", "is not from an earlier block"]),
         wanted: |coin, height| coin.height == height,
         change: |coin, _| coin.amount += 1,
         as_long: false,
@@ -127,38 +117,56 @@ fn records(world: &World) -> Records {
     (1..=world.height()).map(|height| (height, world.model.undo(height))).collect()
 }
 
-/// Runs SwiftSync in full mode from a source with this undo data.
-fn check(world: &World, name: &str, undo: &[(u32, Vec<u8>)], due: &Due, muhash: &(String, u64)) {
-    check_source(world, name, due, muhash, |place| {
-        world.write_source_with(place, "source", &world.file_order(), undo);
-    });
+/// What a sync in order leaves.
+struct Right<'a> {
+    world: &'a World,
+    muhash: (String, u64),
 }
 
-fn check_source(
-    world: &World,
-    name: &str,
-    due: &Due,
-    muhash: &(String, u64),
-    write: impl FnOnce(&Place),
-) {
-    let place = world.place();
-    write(&place);
-    let hints = world.write_hints(&place, world.height());
-    let sources = [place.root().join("source")];
-    assert_due(due, world.try_swift(&place, Mode::Full, &hints, &sources), name);
-    assert_nothing_committed(&place, name);
-    assert_in_order_succeeds(&place, &sources, muhash, name);
+impl<'a> Right<'a> {
+    fn of(world: &'a World) -> Self {
+        Self { world, muhash: world.in_order().muhash() }
+    }
+
+    /// Panics unless the directory has the right coins and right undo data.
+    #[track_caller]
+    fn assert(&self, place: &Place, what: &str) {
+        assert_right(place, self.world, &self.muhash, what);
+        assert!(!place.swift_dir().exists(), "{what}");
+    }
+
+    /// Panics unless SwiftSync in full mode, from the source that `write` writes, ends with the
+    /// right coins and right undo data.
+    #[track_caller]
+    fn assert_corrected(&self, what: &str, write: impl FnOnce(&Place)) {
+        let world = self.world;
+        let place = world.place();
+        write(&place);
+        let hints = world.write_hints(&place, world.height());
+        let result = world.try_swift(&place, Mode::Full, &hints, &[place.root().join("source")]);
+        result.unwrap_or_else(|error| panic!("{what}: {error}"));
+        self.assert(&place, what);
+    }
+
+    /// The same from a source with this undo data.
+    #[track_caller]
+    fn assert_records_corrected(&self, what: &str, undo: &[(u32, Vec<u8>)]) {
+        let order = self.world.file_order();
+        self.assert_corrected(what, |place| {
+            self.world.write_source_with(place, "source", &order, undo);
+        });
+    }
 }
 
 #[test]
-fn a_changed_coin_is_refused() {
+fn a_changed_coin_is_corrected() {
     let world = World::of(&small_chain(51, 40, 6_000));
-    let muhash = world.in_order().muhash();
+    let right = Right::of(&world);
     for edit in &EDITS {
         let (height, changed) = edit.apply(&world);
         let mut undo = records(&world);
         undo[height as usize - 1].1 = changed;
-        check(&world, edit.name, &undo, &edit.due, &muhash);
+        right.assert_records_corrected(edit.name, &undo);
     }
     // In assumevalid mode undo data is not needed.
     let place = world.place();
@@ -168,51 +176,106 @@ fn a_changed_coin_is_refused() {
     let source = world.write_source_with(&place, "source", &world.file_order(), &undo);
     let hints = world.write_hints(&place, world.height());
     world.try_swift(&place, Mode::AssumeValid, &hints, &[source]).unwrap();
-    assert_eq!(place.muhash(), muhash);
+    assert_eq!(place.muhash(), right.muhash);
+}
+
+/// A coin is changed in the undo data of a thousand blocks, in every way.
+#[test]
+fn a_thousand_changed_coins_are_corrected() {
+    let world = World::of(&small_chain(54, 1_000, 900));
+    let right = Right::of(&world);
+    let mut undo = Records::new();
+    let mut changed = 0;
+    for (height, deeds) in (0u32..).zip(&world.model.blocks).skip(1) {
+        let mut spent = deeds.undo.clone();
+        let first = height as usize % EDITS.len();
+        for edit in EDITS[first..].iter().chain(&EDITS[..first]) {
+            let mut coins = spent.iter_mut().flatten();
+            if let Some(coin) = coins.find(|coin| (edit.wanted)(coin, height)) {
+                (edit.change)(coin, height);
+                changed += 1;
+                break;
+            }
+        }
+        undo.push((height, encode_undo(&spent)));
+    }
+    assert!(changed > 900, "{changed}");
+    right.assert_records_corrected("many coins", &undo);
+}
+
+/// Both the hints and undo data are wrong about the same coins, and the run is interrupted while it
+/// looks for them.
+#[test]
+fn an_interrupted_correction_is_continued() {
+    let world = World::of(&small_chain(55, 40, 6_000));
+    let right = Right::of(&world);
+    let mut undo = records(&world);
+    let mut hints = world.model.hints(world.height(), Numbering::Spendable);
+    for edit in &EDITS[..2] {
+        let (height, changed) = edit.apply(&world);
+        undo[height as usize - 1].1 = changed;
+        // An output of every block before it is called unspent; some of them it spends.
+        for (unspent, outputs) in &mut hints[..height as usize - 1] {
+            *unspent = (0..*outputs).collect();
+        }
+    }
+    let place = world.place();
+    let source = world.write_source_with(&place, "source", &world.file_order(), &undo);
+    let hints = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
+    let options = world.options(&place, Mode::Full, &hints);
+    let stop = AtomicBool::new(false);
+    let is_naming = |progress: &Progress| progress.phase == Phase::NamingCoins;
+    let observer = StopWhen(&stop, is_naming);
+    let sources = [source];
+    let watch = Watch::new(&observer, &stop);
+    let summary = apus_sync::sync(&options, &sources, watch).unwrap();
+    assert!(summary.interrupted && place.swift_dir().exists());
+    assert_eq!(try_sync_with(&options, &sources).unwrap().best_block, world.tip());
+    right.assert(&place, "after an interruption");
 }
 
 #[test]
-fn records_that_do_not_belong_are_refused() {
+fn records_that_do_not_belong_are_corrected() {
     let chain = small_chain(52, 40, 6_000);
     let world = World::of(&chain);
-    let muhash = world.in_order().muhash();
+    let all_right = Right::of(&world);
     let right = records(&world);
     let txs = |height: u32| world.model.blocks[height as usize].undo.len();
     let busy: Vec<u32> = (1..=world.height()).filter(|height| txs(*height) > 3).collect();
     let a = busy[3] as usize - 1;
     let b = busy[9] as usize - 1;
-    let spoil = |name, due, change: &dyn Fn(&mut Records)| {
+    let spoil = |name, change: &dyn Fn(&mut Records)| {
         let mut undo = right.clone();
         change(&mut undo);
-        check(&world, name, &undo, &due, &muhash);
+        all_right.assert_records_corrected(name, &undo);
     };
-    spoil("two blocks' undo data swapped", REFUSED, &|undo| {
+    spoil("two blocks' undo data swapped", &|undo| {
         let other = std::mem::replace(&mut undo[a].1, right[b].1.clone());
         undo[b].1 = other;
     });
-    spoil("a record is missing", REFUSED, &|undo| drop(undo.remove(a)));
-    spoil("it is cut short by a byte", REFUSED, &|undo| {
+    spoil("a record is missing", &|undo| drop(undo.remove(a)));
+    spoil("it is cut short by a byte", &|undo| {
         undo[a].1.truncate(right[a].1.len() - 1);
     });
-    spoil("a byte behind its end", REFUSED, &|undo| undo[a].1.push(0));
+    spoil("a byte behind its end", &|undo| undo[a].1.push(0));
     let edit = |change: &dyn Fn(&mut Vec<Vec<Coin>>)| {
         let mut txs = world.model.blocks[a + 1].undo.clone();
         change(&mut txs);
         encode_undo(&txs)
     };
     let fewer = edit(&|txs| drop(txs[0].pop()));
-    spoil("a coin too few", REFUSED, &|undo| undo[a].1 = fewer.clone());
+    spoil("a coin too few", &|undo| undo[a].1 = fewer.clone());
     let more = edit(&|txs| {
         let coin = txs[0][0].clone();
         txs[0].push(coin);
     });
-    spoil("a coin too many", REFUSED, &|undo| undo[a].1 = more.clone());
+    spoil("a coin too many", &|undo| undo[a].1 = more.clone());
     let fewer = edit(&|txs| drop(txs.pop()));
-    spoil("a transaction too few", REFUSED, &|undo| undo[a].1 = fewer.clone());
+    spoil("a transaction too few", &|undo| undo[a].1 = fewer.clone());
     let swapped = edit(&|txs| txs.swap(0, 1));
-    spoil("two transactions swapped", Due(Blame::Block, &[]), &|undo| undo[a].1 = swapped.clone());
+    spoil("two transactions swapped", &|undo| undo[a].1 = swapped.clone());
     let sibling = World::of(&chain.fork(busy[3] - 1, 1, 2)).model.undo(busy[3]);
-    spoil("a stale sibling's", Due(Blame::Block, &[]), &|undo| undo[a].1 = sibling.clone());
+    spoil("a stale sibling's", &|undo| undo[a].1 = sibling.clone());
     // Next to the right record a wrong one does no harm, in any order of records.
     let place = world.place();
     let mut undo = right.clone();
@@ -221,15 +284,27 @@ fn records_that_do_not_belong_are_refused() {
     let source = world.write_source_with(&place, "source", &world.shuffled(6), &undo);
     let hints = world.write_hints(&place, world.height());
     world.try_swift(&place, Mode::Full, &hints, &[source]).unwrap();
-    assert_eq!(place.muhash(), muhash);
+    assert_eq!(place.muhash(), all_right.muhash);
 }
 
 #[test]
-fn damaged_rev_files_are_refused() {
+fn without_a_rev_file_it_is_refused() {
     let world = World::of(&small_chain(53, 30, 5_000));
-    let muhash = world.in_order().muhash();
-    let spoil = |name: &str, due: &Due, change: &dyn Fn(&Path)| {
-        check_source(&world, name, due, &muhash, |place| {
+    let place = world.place();
+    let source = world.write_source(&place, "source", &world.file_order());
+    std::fs::remove_file(source.join("rev00000.dat")).unwrap();
+    let hints = world.write_hints(&place, world.height());
+    let absent = Due(Blame::Disk, &["no undo data for block", "without --hints"]);
+    assert_due(&absent, world.try_swift(&place, Mode::Full, &hints, &[source]), "no rev file");
+    assert_nothing_committed(&place, "no rev file");
+}
+
+#[test]
+fn damaged_rev_files_are_corrected() {
+    let world = World::of(&small_chain(53, 30, 5_000));
+    let right = Right::of(&world);
+    let spoil = |name: &str, change: &dyn Fn(&Path)| {
+        right.assert_corrected(name, |place| {
             let source = world.write_source(place, "source", &world.file_order());
             change(&source.join("rev00000.dat"));
         });
@@ -239,12 +314,11 @@ fn damaged_rev_files_are_refused() {
         change(&mut bytes);
         std::fs::write(path, bytes).unwrap();
     };
-    spoil("no rev file", &ABSENT, &|rev| std::fs::remove_file(rev).unwrap());
-    spoil("an empty rev file", &REFUSED, &|rev| std::fs::write(rev, b"").unwrap());
-    spoil("half a rev file", &REFUSED, &|rev| {
+    spoil("an empty rev file", &|rev| std::fs::write(rev, b"").unwrap());
+    spoil("half a rev file", &|rev| {
         rewrite(rev, &|bytes| bytes.truncate(bytes.len() / 2));
     });
-    spoil("a flipped bit in a record", &REFUSED, &|rev| {
+    spoil("a flipped bit in a record", &|rev| {
         rewrite(rev, &|bytes| {
             let at = bytes.len() * 3 / 4;
             bytes[at] ^= 4;
@@ -255,41 +329,35 @@ fn damaged_rev_files_are_refused() {
         frame_undo(&world.place().network.magic, &prev, &world.model.undo(height)).len()
     };
     let third_last: usize = (world.height() - 5..=world.height()).map(record).sum();
-    spoil("a bad checksum", &REFUSED, &|rev| {
+    spoil("a bad checksum", &|rev| {
         rewrite(rev, &|bytes| {
             let at = bytes.len() - third_last - 1;
             bytes[at] ^= 1;
         });
     });
     let to_last_busy: usize = (1..=120).map(record).sum();
-    spoil("the magic of a record", &REFUSED, &|rev| {
+    spoil("the magic of a record", &|rev| {
         rewrite(rev, &|bytes| bytes[to_last_busy] ^= 1);
     });
 }
 
 #[test]
-fn wrong_undo_data_of_our_own_stops_a_reindex() {
+fn wrong_undo_data_of_our_own_is_corrected_by_a_reindex() {
     let world = World::of(&small_chain(51, 40, 6_000));
+    let right = Right::of(&world);
     let place = world.in_order();
     place.shrink();
-    let muhash = place.muhash();
     let hints = world.write_hints(&place, world.height());
     let options = world.options(&place, Mode::Full, &hints);
     for edit in EDITS.iter().filter(|edit| edit.as_long) {
         let (height, changed) = edit.apply(&world);
         overwrite_undo(&place, &world, height, &changed);
-        assert_due(&edit.due, try_reindex_with(&options), edit.name);
-        assert_unchanged(&place, &muhash, edit.name);
-        overwrite_undo(&place, &world, height, &world.model.undo(height));
+        assert_eq!(try_reindex_with(&options).unwrap().best_block, world.tip(), "{}", edit.name);
+        right.assert(&place, edit.name);
     }
     overwrite_record(&place, &world, 130, &world.model.undo(130), |record| {
         *record.last_mut().unwrap() ^= 1;
     });
-    let due = Due(Blame::Block, &["rev00000.dat", "at byte", "checksum"]);
-    assert_due(&due, try_reindex_with(&options), "a bad checksum");
-    assert_unchanged(&place, &muhash, "a bad checksum");
-    overwrite_undo(&place, &world, 130, &world.model.undo(130));
-    // Once the undo data is repaired, the run succeeds.
     assert_eq!(try_reindex_with(&options).unwrap().best_block, world.tip());
-    assert_eq!(place.muhash(), muhash);
+    right.assert(&place, "a bad checksum");
 }

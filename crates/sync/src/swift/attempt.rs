@@ -17,13 +17,13 @@ use apus_progress::{Phase, Progress, Watch};
 
 use super::context::Context;
 use super::coordinator::{Coordinator, Saving};
+use super::correction::{correct, refuse_wrong_hints};
 use super::directory::{DIRECTORY, remove_directory, saved_path};
 use super::finish::{commit, prove};
 use super::opened_claim::{Opened, Reading};
 use super::plan::{Mode, SwiftPlan, UNDO_BLOCKS_MIN};
 use super::resume::{SwiftState, Workspace, begin, new_salt};
 use super::tally::Tally;
-use super::turn_over::{correct_hints, refuse_wrong_hints};
 use crate::claim::Claim;
 
 /// Share of the memory for cached coins, in per cent, that a snapshot's coins may take until they
@@ -31,7 +31,8 @@ use crate::claim::Claim;
 const SNAPSHOT_PERCENT: usize = 30;
 
 /// Builds the chainstate up to the plan's target, and makes the target the best block. Continues
-/// from the saved work of an interrupted run. `corrects` says whether hints are corrected.
+/// from the saved work of an interrupted run. `corrects` says whether hints and undo
+/// data are corrected.
 ///
 /// # Errors
 /// The hints, the snapshot, a block or undo data is wrong, the disk fails, or `watch` asks to stop.
@@ -78,6 +79,7 @@ fn build_all(
     let (shared, ledger) = node.split();
     let mut context = Context::new(&shared, opened.unspent(), plan, &work.salt, &state.done);
     context.keeps = true;
+    context.corrects = corrects;
     context.survivors = opened.sorted().is_none().then_some(&work.survivors);
     context.recent = work.recent.as_ref().filter(|recent| recent.wants_any());
     tracing::debug!(
@@ -113,8 +115,8 @@ fn build_all(
         None => run(&AtomicBool::new(false))?,
     };
     let finished = finished.ok_or(Fault::Stopped).and_then(|()| {
-        if corrects && matches!(claim, Claim::Hints(_)) {
-            correct_hints(&mut coordinator, &context, (claim, &options), &work, watch)
+        if corrects {
+            correct(&mut coordinator, &context, (claim, &options), &work, watch)
         } else {
             refuse_wrong_hints(&context)
         }
@@ -153,7 +155,7 @@ fn complete(
     tables: Option<Tables>,
     writing: Writing,
 ) -> Result<(), Fault> {
-    let SwiftState { gathered, undo, done, stripped_below } = state;
+    let SwiftState { gathered, undo, done, stripped_below, put_off } = state;
     let shared = context.shared;
     let plan = context.plan;
     let tally = &gathered.tally;
@@ -163,6 +165,7 @@ fn complete(
         let held = (work.survivors.count(), work.survivors.amount());
         assert_eq!(held, (tally.coins, tally.amount), "every unspent coin is held");
     }
+    assert!(put_off.is_empty(), "every block is checked");
     prove(gathered, &context.unspent, plan, shared)?;
     tracing::debug!(target: "validation", coins = gathered.tally.coins, "proved");
     let height = plan.chain.height().unwrap_or(0);

@@ -20,6 +20,9 @@ use super::opened_claim::Unspent;
 use super::plan::SwiftPlan;
 use super::recent::Recent;
 
+/// The most blocks that are put off. Each is read and checked once more at the end.
+const PUT_OFF_MAX: usize = 4096;
+
 /// The blocks to work on, and what every thread needs for that.
 pub(super) struct Context<'a> {
     pub shared: &'a Shared<'a>,
@@ -33,6 +36,8 @@ pub(super) struct Context<'a> {
     pub survivors: Option<&'a Survivors>,
     /// The coins that the last blocks spend; `None` if there are none to collect.
     pub recent: Option<&'a Recent>,
+    /// Whether hints and undo data that are wrong about some coins are corrected.
+    pub corrects: bool,
     /// Median times past of the blocks of the plan's chain.
     pub times: BranchTimes,
     /// Indices of the steps to do; steps whose blocks peers send are last.
@@ -44,6 +49,9 @@ pub(super) struct Context<'a> {
     given_back: Mutex<Vec<usize>>,
     /// The hints that are wrong as their block alone shows.
     wrong_hints: Mutex<Vec<WrongHint>>,
+    /// Numbers of blocks that are put off, and of coins that these spend and that are not known.
+    put_off: AtomicUsize,
+    unknown: AtomicUsize,
 }
 
 impl<'a> Context<'a> {
@@ -68,6 +76,9 @@ impl<'a> Context<'a> {
         let tickets = Tickets::new(todo.len());
         let given_back = Mutex::default();
         let wrong_hints = Mutex::default();
+        let corrects = false;
+        let put_off = AtomicUsize::new(0);
+        let unknown = AtomicUsize::new(0);
         Self {
             shared,
             unspent,
@@ -82,6 +93,9 @@ impl<'a> Context<'a> {
             tickets,
             given_back,
             wrong_hints,
+            corrects,
+            put_off,
+            unknown,
         }
     }
 
@@ -141,6 +155,21 @@ impl<'a> Context<'a> {
         taken
     }
 
+    /// Returns whether a block with this fault is put off: its undo data may be wrong about some
+    /// coins, so the block is checked once the right coins are found. Blocks beyond
+    /// [`PUT_OFF_MAX`] are not.
+    pub fn puts_off(&self, fault: &Fault) -> bool {
+        self.corrects
+            && matches!(fault, Fault::Rule(..) | Fault::Undo { .. })
+            && self.put_off.fetch_add(1, Ordering::Relaxed) < PUT_OFF_MAX
+    }
+
+    /// Counts `coins` more that a block spends and whose undo data cannot be used. Returns whether
+    /// these are few enough to be found.
+    pub fn can_find(&self, coins: usize) -> bool {
+        self.unknown.fetch_add(coins, Ordering::Relaxed) + coins <= COINS_MAX
+    }
+
     fn given_back(&self) -> MutexGuard<'_, Vec<usize>> {
         self.given_back.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -197,6 +226,8 @@ pub(super) struct FinishedBlock {
     pub bytes: u64,
     /// Whether the block lacks its witnesses because a peer was asked to leave them out.
     pub is_stripped: bool,
+    /// Whether the block is not checked yet ([`Context::puts_off`]).
+    pub is_put_off: bool,
 }
 
 #[cfg(test)]

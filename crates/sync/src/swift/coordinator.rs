@@ -142,6 +142,9 @@ impl<'a> Coordinator<'a> {
         if block.is_stripped {
             self.state.stripped_below = self.state.stripped_below.max(height + 1);
         }
+        if block.is_put_off {
+            self.state.put_off.insert(height);
+        }
         self.state.done.insert(height);
         self.weight_done += self.weights[block.step];
         self.bytes += block.bytes;
@@ -169,6 +172,7 @@ impl<'a> Coordinator<'a> {
             survivors: survivors.to_bytes(),
             recent: work.recent.as_ref().map_or_else(Vec::new, Recent::to_bytes),
             undo: self.state.undo.iter().map(saved_undo).collect(),
+            put_off: self.state.put_off.iter().copied().collect(),
         };
         if let Some(directory) = path.parent() {
             disk.create_dir_all(directory)?;

@@ -1,4 +1,5 @@
-//! Finds the coins that a claim is wrong about, after the sums have shown that it is wrong.
+//! Finds the coins that a claim, or undo data, is wrong about, after the sums have shown that one
+//! of them is wrong.
 //!
 //! A first pass over all blocks divides the outpoints into 2^20 groups by a keyed hash, and
 //! computes a sum for each group: only groups with a wrong coin do not balance. If there are many,
@@ -21,6 +22,7 @@ use apus_node::options::Options;
 use apus_node::shared::{NEVER, Shared};
 use apus_node::sources::BlockBytes;
 use apus_progress::{Phase, Progress, Watch};
+use apus_store::FlatFilePos;
 use apus_swiftsync::Salt;
 use apus_wire::OutPoint;
 
@@ -28,6 +30,7 @@ use super::context::Context;
 use super::hinted::{HintedFate, for_each_output};
 use super::opened_claim::{Marks, Opened, Reading, Unspent, load, next_piece, reading_fault};
 use super::plan::SwiftPlan;
+use super::undo::read_coins;
 use crate::claim::Claim;
 use crate::unspent::BlockCoins;
 
@@ -39,15 +42,21 @@ const GROUPS_LOOKED_AT_MAX: usize = 256;
 /// The most coins that are named. A claim that is wrong about more is likely for another chain.
 pub(super) const COINS_MAX: usize = 1 << 16;
 
-/// A coin that a claim is wrong about.
+/// Where the data directory has undo data, by height.
+pub(super) type UndoPlaces = HashMap<u32, FlatFilePos>;
+
+/// A coin that a claim or undo data is wrong about.
 pub(super) struct WrongCoin {
     pub outpoint: OutPoint,
     /// The coin as a block creates it; `None` if no block does.
     pub created: Option<Coin>,
     pub kind: DifferenceKind,
+    /// The height of the block that spends it, and the coin as the undo data of that block has it,
+    /// `None` if that cannot be used. Only where it differs from `created`.
+    pub wrong_undo: Option<(u32, Option<Coin>)>,
 }
 
-/// The coins that a claim is wrong about.
+/// The coins that a claim or undo data is wrong about.
 pub(super) struct WrongCoins {
     pub coins: Vec<WrongCoin>,
     /// Whether there are more, which are not named.
@@ -66,9 +75,8 @@ pub fn find_differences(
     watch: Watch,
 ) -> Result<Option<Differences>, Fault> {
     let options = node.options().clone();
-    let Some(WrongCoins { coins, are_more }) =
-        wrong_coins(&node.shared(), &options, claim, plan, watch)?
-    else {
+    let search = Search { shared: &node.shared(), options: &options, plan, undo: None, watch };
+    let Some(WrongCoins { coins, are_more }) = search.wrong_coins(claim)? else {
         return Ok(None);
     };
     Ok(Some(Differences {
@@ -77,52 +85,68 @@ pub fn find_differences(
     }))
 }
 
-/// Does what [`find_differences`] does, and returns the coins with what their blocks say of them.
-pub(super) fn wrong_coins(
-    shared: &Shared,
-    options: &Options,
-    claim: &Claim,
-    plan: &SwiftPlan,
-    watch: Watch,
-) -> Result<Option<WrongCoins>, Fault> {
-    // The salt is not used, since no aggregate is computed.
-    let salt = Salt::new([0; 64]);
-    let threads = options.threads;
-    let reading = Reading::of_proof(options, plan, watch);
-    let opened = match Opened::open(claim, &reading) {
-        Err(Fault::Stopped) => return Ok(None),
-        opened => opened?,
-    };
-    let context = || Context::new(shared, opened.unspent(), plan, &salt, &Default::default());
-    let snapshot = match claim {
-        Claim::Hints(_) => None,
-        Claim::Snapshot(file) => Some(file),
-    };
-    let has_snapshot = snapshot.is_some();
-    let pass = Pass { threads, snapshot, watch };
-    let mut chosen = Vec::new();
-    loop {
-        let hasher = RandomState::new();
-        let sums = || Sums::new(&chosen, &hasher, has_snapshot);
-        let Some(sums) = pass.run(&context(), &sums)? else { return Ok(None) };
-        let unbalanced = sums.unbalanced();
-        let number = unbalanced.iter().filter(|is_unbalanced| **is_unbalanced).count();
-        if number > COINS_MAX {
-            return Ok(Some(WrongCoins { coins: Vec::new(), are_more: true }));
+/// A search for the coins that a claim or undo data is wrong about.
+pub(super) struct Search<'a> {
+    pub shared: &'a Shared<'a>,
+    pub options: &'a Options,
+    pub plan: &'a SwiftPlan,
+    /// The undo data to compare with the blocks; `None` to compare the claim alone.
+    pub undo: Option<&'a UndoPlaces>,
+    pub watch: Watch<'a>,
+}
+
+impl Search<'_> {
+    /// Does what [`find_differences`] does, and returns the coins with what their blocks say of
+    /// them.
+    pub fn wrong_coins(&self, claim: &Claim) -> Result<Option<WrongCoins>, Fault> {
+        let Self { shared, options, plan, undo, watch } = *self;
+        // The salt is not used, since no aggregate is computed.
+        let salt = Salt::new([0; 64]);
+        let reading = Reading::of_proof(options, plan, watch);
+        let opened = match Opened::open(claim, &reading) {
+            Err(Fault::Stopped) => return Ok(None),
+            opened => opened?,
+        };
+        let context = || Context::new(shared, opened.unspent(), plan, &salt, &Default::default());
+        let snapshot = match claim {
+            Claim::Hints(_) => None,
+            Claim::Snapshot(file) => Some(file),
+        };
+        let compared =
+            Compared { has_snapshot: snapshot.is_some(), has_spent_coins: undo.is_some() };
+        let pass = Pass { threads: options.threads, snapshot, undo, watch };
+        let mut chosen = Vec::new();
+        loop {
+            let hasher = RandomState::new();
+            let sums = || Sums::new(&chosen, &hasher, compared);
+            let Some(sums) = pass.run(&context(), &sums)? else { return Ok(None) };
+            let unbalanced = sums.unbalanced();
+            let number = unbalanced.iter().filter(|is_unbalanced| **is_unbalanced).count();
+            if number > COINS_MAX {
+                return Ok(Some(WrongCoins { coins: Vec::new(), are_more: true }));
+            }
+            chosen.push(Groups { hasher, chosen: unbalanced });
+            if number <= GROUPS_LOOKED_AT_MAX || chosen.len() == 2 {
+                break;
+            }
         }
-        chosen.push(Groups { hasher, chosen: unbalanced });
-        if number <= GROUPS_LOOKED_AT_MAX || chosen.len() == 2 {
-            break;
-        }
+        let Some(fates) = pass.run(&context(), &|| Fates::new(&chosen, compared))? else {
+            return Ok(None);
+        };
+        let mut coins = fates.wrong_coins();
+        coins.sort_unstable_by_key(|coin| (coin.height(), coin.outpoint));
+        let are_more = coins.len() > COINS_MAX;
+        coins.truncate(COINS_MAX);
+        Ok(Some(WrongCoins { coins, are_more }))
     }
-    let Some(fates) = pass.run(&context(), &|| Fates::new(&chosen, has_snapshot))? else {
-        return Ok(None);
-    };
-    let mut coins = fates.wrong_coins();
-    coins.sort_unstable_by_key(|coin| (coin.height(), coin.outpoint));
-    let are_more = coins.len() > COINS_MAX;
-    coins.truncate(COINS_MAX);
-    Ok(Some(WrongCoins { coins, are_more }))
+}
+
+/// What the outputs of blocks are compared with, besides the inputs of blocks.
+#[derive(Clone, Copy)]
+struct Compared {
+    has_snapshot: bool,
+    /// Whether the coins that inputs spend are known from undo data.
+    has_spent_coins: bool,
 }
 
 impl WrongCoin {
@@ -151,8 +175,8 @@ fn are_chosen(groups: &[Groups], outpoint: &OutPoint) -> bool {
 trait Gather: Send + Sized {
     /// Adds an output that a block creates; `is_claimed` says whether the claim calls it unspent.
     fn created(&mut self, outpoint: &OutPoint, coin: &dyn Fn() -> Coin, is_claimed: bool);
-    /// Adds an output that the block at `height` spends.
-    fn spent(&mut self, outpoint: &OutPoint, height: u32);
+    /// Adds an output that the block at `height` spends, with its coin as undo data has it.
+    fn spent(&mut self, outpoint: &OutPoint, height: u32, coin: Option<&Coin>);
     /// Adds a coin of the snapshot.
     fn claimed(&mut self, outpoint: &OutPoint, coin: Coin);
     /// Adds what another worker has collected.
@@ -162,6 +186,7 @@ trait Gather: Send + Sized {
 struct Pass<'a> {
     threads: usize,
     snapshot: Option<&'a SnapshotFile>,
+    undo: Option<&'a UndoPlaces>,
     watch: Watch<'a>,
 }
 
@@ -179,12 +204,16 @@ impl Pass<'_> {
         let mut done = 0;
         let work = |crew: &Crew<()>| -> Result<G, Fault> {
             let mut gathered = new();
-            let mut unspent = Vec::new();
-            let mut coins = BlockCoins::default();
+            let mut buffers = Buffers::default();
             while !crew.is_halted()
                 && let Some(step) = context.take_step(crew.halt())
             {
-                gather_block(context, step, &mut unspent, &mut coins, &mut gathered)?;
+                match self.undo {
+                    None => gather_block(context, step, &mut buffers, &mut gathered)?,
+                    Some(undo) => {
+                        gather_with_undo(context, step, undo, &mut buffers, &mut gathered)?;
+                    }
+                }
                 crew.report(());
             }
             while let Some(pieces) = pieces.as_ref().filter(|_| !crew.is_halted())
@@ -221,18 +250,76 @@ impl Pass<'_> {
     }
 }
 
+/// Buffers for one block, reused for the next.
+#[derive(Default)]
+struct Buffers {
+    /// The indices of the outputs that hints have as unspent.
+    unspent: Vec<u32>,
+    /// The coins that a snapshot has of the block.
+    coins: BlockCoins,
+}
+
 /// Collects the outputs and inputs of one block.
 fn gather_block<G: Gather>(
     context: &Context,
     index: usize,
-    unspent: &mut Vec<u32>,
-    coins: &mut BlockCoins,
+    buffers: &mut Buffers,
     gathered: &mut G,
 ) -> Result<(), Fault> {
     let shared = context.shared;
     let step = context.plan.steps[index];
-    let block: CheckedBlock<BlockBytes> = shared.checked(step, &NEVER)?;
+    let block = shared.checked(step, &NEVER)?;
     let height = shared.tree.node(step.id).height;
+    gather_created(context, &block, height, buffers, |outpoint, coin, is_claimed| {
+        gathered.created(outpoint, coin, is_claimed);
+    })?;
+    for tx in block.view().txs().skip(1) {
+        tx.inputs().for_each(|input| gathered.spent(&input.outpoint(), height, None));
+    }
+    Ok(())
+}
+
+/// Collects the coins that one block creates for others, and those that it spends with its undo
+/// data. Outputs that the block itself spends are left out: a worker that checks all rules has
+/// taken hints for them as wrong already.
+fn gather_with_undo<G: Gather>(
+    context: &Context,
+    index: usize,
+    undo: &UndoPlaces,
+    buffers: &mut Buffers,
+    gathered: &mut G,
+) -> Result<(), Fault> {
+    let shared = context.shared;
+    let step = context.plan.steps[index];
+    let prepared = shared.prepare(step, &NEVER)?;
+    let height = prepared.height;
+    let mut left = prepared.created.iter().peekable();
+    gather_created(context, &prepared.block, height, buffers, |outpoint, coin, is_claimed| {
+        if left.next_if(|(created, _)| created == outpoint).is_some() {
+            gathered.created(outpoint, coin, is_claimed);
+        }
+    })?;
+    let coins = match undo.get(&height) {
+        Some(at) => read_coins(shared, step.id, *at, &prepared)?,
+        None => None,
+    };
+    for (at, outpoint) in prepared.external.iter().enumerate() {
+        let coin = coins.as_ref().map(|coins| &coins[at]);
+        gathered.spent(outpoint, height, coin);
+    }
+    Ok(())
+}
+
+/// Calls `created` with each output of a block that can be spent, its coin, and whether the claim
+/// calls it unspent.
+fn gather_created(
+    context: &Context,
+    block: &CheckedBlock<BlockBytes>,
+    height: u32,
+    buffers: &mut Buffers,
+    mut created: impl FnMut(&OutPoint, &dyn Fn() -> Coin, bool),
+) -> Result<(), Fault> {
+    let Buffers { unspent, coins } = buffers;
     let marks = match context.unspent {
         Unspent::Hints(hints) => {
             hints.reader.unspent(height, unspent).map_err(Fault::Hints)?;
@@ -245,7 +332,7 @@ fn gather_block<G: Gather>(
         }
     };
     let mut of_tx = HashSet::new();
-    for_each_output(&block, height, &context.unspent, marks, |output| {
+    for_each_output(block, height, &context.unspent, marks, |output| {
         let OutPoint { txid, vout } = output.outpoint;
         if vout == 0 {
             of_tx.clear();
@@ -261,13 +348,9 @@ fn gather_block<G: Gather>(
             let amount = output.view.value().unsigned_abs();
             Coin::new(amount, script, height, output.tx == 0)
         };
-        gathered.created(&output.outpoint, &coin, is_claimed);
+        created(&output.outpoint, &coin, is_claimed);
         Ok(())
-    })?;
-    for tx in block.view().txs().skip(1) {
-        tx.inputs().for_each(|input| gathered.spent(&input.outpoint(), height));
-    }
-    Ok(())
+    })
 }
 
 /// Returns the group of an outpoint, and the number that represents it in the group's sum.
@@ -276,19 +359,20 @@ fn group(hasher: &RandomState, outpoint: &OutPoint) -> (usize, u64) {
     ((hash >> (u64::BITS - GROUP_BITS)) as usize, hash)
 }
 
-/// The sum of each group: outputs created and not claimed minus outputs spent. With a snapshot also
-/// the coins of outputs created and claimed minus the coins of the snapshot.
+/// The sum of each group: outputs created and not claimed minus outputs spent, with their coins if
+/// these are known from undo data. With a snapshot also the coins of outputs created and claimed
+/// minus the coins of the snapshot.
 struct Sums<'a> {
     /// The groups whose outpoints are summed; all outpoints if there are none.
     within: &'a [Groups],
     hasher: &'a RandomState,
-    has_snapshot: bool,
+    compared: Compared,
     sums: Vec<u64>,
 }
 
 impl<'a> Sums<'a> {
-    fn new(within: &'a [Groups], hasher: &'a RandomState, has_snapshot: bool) -> Self {
-        Self { within, hasher, has_snapshot, sums: vec![0; 1 << GROUP_BITS] }
+    fn new(within: &'a [Groups], hasher: &'a RandomState, compared: Compared) -> Self {
+        Self { within, hasher, compared, sums: vec![0; 1 << GROUP_BITS] }
     }
 
     fn add_to_group(&mut self, outpoint: &OutPoint, value: u64) {
@@ -313,17 +397,25 @@ impl<'a> Sums<'a> {
 
 impl Gather for Sums<'_> {
     fn created(&mut self, outpoint: &OutPoint, coin: &dyn Fn() -> Coin, is_claimed: bool) {
-        if is_claimed && self.has_snapshot {
-            let value = self.of_coin(outpoint, &coin());
-            self.add_to_group(outpoint, value);
-        } else if is_claimed {
-        } else {
-            self.add_to_group(outpoint, group(self.hasher, outpoint).1)
+        let Compared { has_snapshot, has_spent_coins } = self.compared;
+        if is_claimed && !has_snapshot {
+            return;
         }
+        let value = if is_claimed || has_spent_coins {
+            self.of_coin(outpoint, &coin())
+        } else {
+            group(self.hasher, outpoint).1
+        };
+        self.add_to_group(outpoint, value);
     }
 
-    fn spent(&mut self, outpoint: &OutPoint, _: u32) {
-        let (_, value) = group(self.hasher, outpoint);
+    fn spent(&mut self, outpoint: &OutPoint, _: u32, coin: Option<&Coin>) {
+        let value = match coin {
+            Some(coin) => self.of_coin(outpoint, coin),
+            // The group shall not balance if the coin is not known.
+            None if self.compared.has_spent_coins => return,
+            None => group(self.hasher, outpoint).1,
+        };
         self.add_to_group(outpoint, value.wrapping_neg());
     }
 
@@ -342,7 +434,7 @@ impl Gather for Sums<'_> {
 struct Fates<'a> {
     /// The groups whose outpoints are looked at.
     groups: &'a [Groups],
-    has_snapshot: bool,
+    compared: Compared,
     fates: HashMap<OutPoint, Fate>,
 }
 
@@ -353,15 +445,17 @@ struct Fate {
     created: Option<(Coin, bool)>,
     /// Whether two blocks create it, for which no claim is to blame.
     is_created_again: bool,
-    /// Height of a block that spends it.
-    spent: Option<u32>,
+    /// Height of a block that spends it, and the coin as undo data has it.
+    spent: Option<(u32, Option<Coin>)>,
+    /// Whether two blocks spend it, for which neither claim nor undo data is to blame.
+    is_spent_again: bool,
     /// Coins of the snapshot with this outpoint.
     claimed: Vec<Coin>,
 }
 
 impl<'a> Fates<'a> {
-    fn new(groups: &'a [Groups], has_snapshot: bool) -> Self {
-        Self { groups, has_snapshot, fates: HashMap::new() }
+    fn new(groups: &'a [Groups], compared: Compared) -> Self {
+        Self { groups, compared, fates: HashMap::new() }
     }
 
     /// Returns the fate of an outpoint; `None` if its group is not looked at.
@@ -371,26 +465,35 @@ impl<'a> Fates<'a> {
 
     /// Returns the coins that the claim is wrong about.
     fn wrong_coins(self) -> Vec<WrongCoin> {
-        let has_snapshot = self.has_snapshot;
+        let compared = self.compared;
         let wrong = |(outpoint, fate): (OutPoint, Fate)| {
             let created = fate.created.as_ref().map(|(coin, _)| coin.clone());
-            fate.difference(has_snapshot).map(|kind| WrongCoin { outpoint, created, kind })
+            let is_wrong = |(_, undo): &(u32, Option<Coin>)| *undo != created;
+            let spent = fate.spent.as_ref().filter(|_| compared.has_spent_coins);
+            let wrong_undo = spent.filter(|spent| is_wrong(spent)).cloned();
+            let kind = fate.difference(compared)?;
+            Some(WrongCoin { outpoint, created, kind, wrong_undo })
         };
         self.fates.into_iter().filter_map(wrong).collect()
     }
 }
 
 impl Fate {
-    fn difference(mut self, has_snapshot: bool) -> Option<DifferenceKind> {
-        let is_claimed = if has_snapshot {
+    fn difference(mut self, compared: Compared) -> Option<DifferenceKind> {
+        let is_claimed = if compared.has_snapshot {
             !self.claimed.is_empty()
         } else {
             self.created.as_ref().is_some_and(|(_, is_hinted)| *is_hinted)
         };
         match (self.created, self.spent) {
             _ if self.claimed.len() > 1 => Some(DifferenceKind::Repeated),
-            _ if self.is_created_again => None,
-            (Some(_), Some(height)) if is_claimed => Some(DifferenceKind::Spent(height)),
+            _ if self.is_created_again || self.is_spent_again => None,
+            (Some(_), Some((height, _))) if is_claimed => Some(DifferenceKind::Spent(height)),
+            (Some((chain, _)), Some((height, undo)))
+                if compared.has_spent_coins && undo.as_ref() != Some(&chain) =>
+            {
+                Some(DifferenceKind::Undo { height, chain, undo })
+            }
             (Some(_), None) if !is_claimed => Some(DifferenceKind::Missing),
             (None, _) if is_claimed => Some(DifferenceKind::NeverCreated),
             (Some((chain, _)), None) => {
@@ -410,9 +513,10 @@ impl Gather for Fates<'_> {
         }
     }
 
-    fn spent(&mut self, outpoint: &OutPoint, height: u32) {
+    fn spent(&mut self, outpoint: &OutPoint, height: u32, coin: Option<&Coin>) {
         if let Some(fate) = self.of(outpoint) {
-            fate.spent = Some(height);
+            fate.is_spent_again |= fate.spent.is_some();
+            fate.spent = Some((height, coin.cloned()));
         }
     }
 
@@ -428,7 +532,9 @@ impl Gather for Fates<'_> {
             let is_again = fate.created.is_some() && other.created.is_some();
             fate.is_created_again |= other.is_created_again || is_again;
             fate.created = fate.created.take().or(other.created);
-            fate.spent = fate.spent.or(other.spent);
+            let is_again = fate.spent.is_some() && other.spent.is_some();
+            fate.is_spent_again |= other.is_spent_again || is_again;
+            fate.spent = fate.spent.take().or(other.spent);
             fate.claimed.extend(other.claimed);
         }
     }

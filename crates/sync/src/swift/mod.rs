@@ -12,6 +12,7 @@
 pub mod attempt;
 pub mod build;
 mod coordinator;
+mod correction;
 pub mod find_differences;
 pub mod directory;
 pub mod fault;
@@ -23,7 +24,6 @@ mod recent;
 mod resume;
 mod saved;
 pub mod tally;
-mod turn_over;
 mod undo;
 mod opened_claim;
 mod vouched;

@@ -1,6 +1,6 @@
 //! The beginning of a SwiftSync: from nothing, or from the saved work of an interrupted one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use apus_coins::{SavedSurvivors, Survivors};
@@ -68,13 +68,17 @@ pub(super) struct SwiftState {
     pub stripped_below: u32,
     /// Undo data written so far.
     pub undo: Vec<UndoWritten>,
+    /// Heights of blocks that are summed and not checked yet
+    /// ([`super::context::Context::puts_off`]).
+    pub put_off: BTreeSet<u32>,
 }
 
 impl SwiftState {
     /// Returns the state in which nothing is done.
     pub fn new(kind: AggregateKind, salt: &Salt) -> Self {
         let gathered = Gathered::empty(kind, salt);
-        Self { gathered, done: HashSet::new(), stripped_below: 0, undo: Vec::new() }
+        let put_off = BTreeSet::new();
+        Self { gathered, done: HashSet::new(), stripped_below: 0, undo: Vec::new(), put_off }
     }
 }
 
@@ -187,5 +191,6 @@ fn take_up(
     let undo = saved.undo.iter().filter_map(written).collect();
     let gathered = Gathered { aggregate, tally: saved.tally.clone() };
     let stripped_below = saved.stripped_below;
-    Some((salt, survivors, SwiftState { gathered, done, stripped_below, undo }))
+    let put_off = saved.put_off.iter().copied().collect();
+    Some((salt, survivors, SwiftState { gathered, done, stripped_below, undo, put_off }))
 }

@@ -11,7 +11,7 @@ use super::tally::Tally;
 use apus_node::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 
 /// First bytes of the file; the last of them is the version.
-const MAGIC: &[u8; 8] = b"apusss\x00\x06";
+const MAGIC: &[u8; 8] = b"apusss\x00\x07";
 
 /// What a run must have in common with an interrupted one to continue it.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub(super) struct Saved {
     pub recent: Vec<u8>,
     /// Undo data written so far.
     pub undo: Vec<SavedUndo>,
+    /// Heights of blocks that are not checked yet.
+    pub put_off: Vec<u32>,
 }
 
 /// The height of a block, and where its undo data is.
@@ -71,6 +73,8 @@ impl Saved {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         }
+        put_numbers(out, &[self.put_off.len() as u64]);
+        self.put_off.iter().for_each(|height| out.extend_from_slice(&height.to_le_bytes()));
     }
 
     /// Parses the bytes of a file; returns `None` unless [`Saved::to_bytes`] has written them.
@@ -97,7 +101,22 @@ impl Saved {
             let file = cursor.u32()?;
             undo.push(SavedUndo { height, at: FlatFilePos { file, pos: cursor.u32()? } });
         }
-        Ok(Self { key, salt, aggregate, tally, done, stripped_below, survivors, recent, undo })
+        let mut put_off = Vec::new();
+        for _ in 0..cursor.u64()? {
+            put_off.push(cursor.u32()?);
+        }
+        Ok(Self {
+            key,
+            salt,
+            aggregate,
+            tally,
+            done,
+            stripped_below,
+            survivors,
+            recent,
+            undo,
+            put_off,
+        })
     }
 
     /// Returns `heights` as the bits of [`Saved::done`].

@@ -125,7 +125,7 @@ impl UndoCopies {
     }
 
     /// Returns the path of the file that undo data is in.
-    fn path(&self, shared: &Shared, at: UndoAt) -> PathBuf {
+    pub fn path(&self, shared: &Shared, at: UndoAt) -> PathBuf {
         match at {
             UndoAt::Stored(pos) => shared.files.undo_path(pos.file),
             UndoAt::Source { file, .. } => self.files[&file].path().to_path_buf(),
@@ -135,7 +135,8 @@ impl UndoCopies {
     /// Reads each record that may be the block's undo data, and calls `check` with its coins for
     /// [`Prepared::external`], until `check` accepts them. There may be several such records, since
     /// undo data of siblings has the same checksum, over the hash of their parent. `payload` is a
-    /// buffer, and holds the accepted record at the end.
+    /// buffer, and holds the accepted record at the end. The block is taken from `left`, and is put
+    /// back if no record is accepted.
     ///
     /// # Errors
     /// The first rule that `check` has found broken; no record fits the block, or the one that does
@@ -144,13 +145,12 @@ impl UndoCopies {
         &self,
         shared: &Shared,
         (step, at): (Step, UndoAt),
-        prepared: Prepared,
+        left: &mut Option<Prepared>,
         payload: &mut Vec<u8>,
         mut check: impl FnMut(Prepared, Vec<Coin>) -> Result<T, Box<Refused>>,
     ) -> Result<T, Fault> {
         let prev = &shared.tree.prev_hash(step.id);
-        let tx_count = prepared.block.view().tx_count();
-        let mut left = Some(prepared);
+        let tx_count = left.as_ref().map_or(0, |prepared| prepared.block.view().tx_count());
         let mut taken = None;
         let mut broken = None;
         let mut lacks_heights = false;
@@ -163,7 +163,8 @@ impl UndoCopies {
                 Ok(coins) => coins,
                 Err(error) => {
                     lacks_heights |= matches!(error, UndoError::LacksHeight(_));
-                    (what, left) = (error.to_string(), Some(prepared));
+                    what = error.to_string();
+                    *left = Some(prepared);
                     return false;
                 }
             };
@@ -172,7 +173,7 @@ impl UndoCopies {
                 Ok(block) => taken = Some(block),
                 Err(refused) => {
                     let Refused { error, prepared } = *refused;
-                    left = Some(prepared);
+                    *left = Some(prepared);
                     broken.get_or_insert(error);
                 }
             }
@@ -219,6 +220,25 @@ pub(super) fn no_undo(height: u32, path: impl AsRef<Path>, why: &str) -> Fault {
          --full` needs no rev files"
     );
     Fault::NoUndo(height, StoreError::new(path, what))
+}
+
+/// Reads the undo data of a block at `at` in the data directory, and returns the coins of
+/// [`Prepared::external`]; `None` if the undo data is damaged, or does not fit the block.
+///
+/// # Errors
+/// The disk fails.
+pub(super) fn read_coins(
+    shared: &Shared,
+    id: BlockId,
+    at: FlatFilePos,
+    prepared: &Prepared,
+) -> Result<Option<Vec<Coin>>, StoreError> {
+    let mut payload = Vec::new();
+    match shared.files.read_undo_into(at, &shared.tree.prev_hash(id), &mut payload) {
+        Ok(()) => Ok(external_coins(prepared, &payload).ok()),
+        Err(error) if error.source.is_none() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the coins of [`Prepared::external`] from undo data.

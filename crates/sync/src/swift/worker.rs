@@ -120,20 +120,15 @@ impl<'a> Worker<'a> {
     fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.context.shared;
         let step = self.context.plan.steps[index];
-        let prepared = shared.prepare(step, self.halt)?;
-        let block = self.validate(index, prepared)?;
-        let prepared = &block.prepared;
-        {
-            let _timer = shared.clock.start(Stage::Sum);
-            self.created.clear();
-            self.spent.clear();
-            self.split_coins(prepared)?;
-            for (outpoint, coin) in prepared.external.iter().zip(&block.coins) {
-                push_coin(&mut self.spent.coins, outpoint, coin);
+        let mut left = Some(shared.prepare(step, self.halt)?);
+        let block = match validate(self.context, index, &mut left, &mut self.undo) {
+            Err(fault) if self.context.puts_off(&fault) => {
+                return self.put_off(index, &mut left, fault);
             }
-            self.gathered.aggregate.create_many(&self.created.coins);
-            self.gathered.aggregate.spend_many(&self.spent.coins);
-        }
+            block => block?,
+        };
+        let prepared = &block.prepared;
+        self.sum_coins(prepared, &block.coins)?;
         let stored = self.store(step, &prepared.block)?;
         let undo = self.store_undo(index, stored, block.undo())?;
         let inputs = block.input_count() as u64;
@@ -141,19 +136,52 @@ impl<'a> Worker<'a> {
         Ok(self.done(index, &prepared.block, stored, undo, counts))
     }
 
-    /// Checks all rules that need coins, and the scripts.
-    fn validate(&mut self, index: usize, prepared: Prepared) -> Result<Validation, Fault> {
-        let shared = self.context.shared;
-        let plan = self.context.plan;
+    /// Sums a block that does not pass with the coins of its undo data, and does not check it: the
+    /// undo data may be wrong. If the undo data cannot be used at all, the coins that the block
+    /// spends are left out of the sums.
+    fn put_off(
+        &mut self,
+        index: usize,
+        left: &mut Option<Prepared>,
+        fault: Fault,
+    ) -> Result<FinishedBlock, Fault> {
+        let Context { shared, plan, .. } = self.context;
         let step = plan.steps[index];
-        let scripts = shared.script_checks(step.id);
         let source = (step, plan.undo[index]);
-        let copies = &plan.undo_copies;
-        let payload = &mut self.undo;
-        copies.check_with(shared, source, prepared, payload, |prepared, coins| {
-            let _timer = shared.clock.start(Stage::Validate);
-            check_spends(shared, step.id, prepared, coins, Some(scripts), &self.context.times)
-        })
+        let accept = |prepared, coins| Ok((prepared, coins));
+        let (prepared, coins) =
+            match plan.undo_copies.check_with(shared, source, left, &mut self.undo, accept) {
+                Ok((prepared, coins)) => (prepared, Some(coins)),
+                Err(Fault::Undo { .. }) => match left.take() {
+                    Some(block) if self.context.can_find(block.external.len()) => (block, None),
+                    _ => return Err(fault),
+                },
+                Err(other) => return Err(other),
+            };
+        self.sum_coins(&prepared, coins.as_deref().unwrap_or_default())?;
+        let stored = self.store(step, &prepared.block)?;
+        let undo = match &coins {
+            Some(_) => self.store_undo(index, stored, &self.undo)?,
+            None => None,
+        };
+        let inputs = prepared.sources.len() as u64;
+        let counts = Counts { inputs, scripts: inputs, ..Counts::default() };
+        let done = self.done(index, &prepared.block, stored, undo, counts);
+        Ok(FinishedBlock { is_put_off: true, ..done })
+    }
+
+    /// Sums the coins that a block creates, and these `coins` of [`Prepared::external`].
+    fn sum_coins(&mut self, prepared: &Prepared, coins: &[Coin]) -> Result<(), Fault> {
+        let _timer = self.context.shared.clock.start(Stage::Sum);
+        self.created.clear();
+        self.spent.clear();
+        self.split_coins(prepared)?;
+        for (outpoint, coin) in prepared.external.iter().zip(coins) {
+            push_coin(&mut self.spent.coins, outpoint, coin);
+        }
+        self.gathered.aggregate.create_many(&self.created.coins);
+        self.gathered.aggregate.spend_many(&self.spent.coins);
+        Ok(())
     }
 
     /// Adds unspent outputs to the survivors, and the outpoints of spent outputs to `created`.
@@ -314,6 +342,25 @@ impl<'a> Worker<'a> {
         tally.add(Tally { counts, ..Tally::default() });
         let tx_count = view.tx_count() as u32;
         let is_stripped = false;
-        FinishedBlock { step, tx_count, stored, undo, bytes, is_stripped }
+        let is_put_off = false;
+        FinishedBlock { step, tx_count, stored, undo, bytes, is_stripped, is_put_off }
     }
+}
+
+/// Checks all rules that need coins, and the scripts, of the block of a step with the coins of its
+/// undo data. The block is taken from `left`, and put back if it does not pass.
+pub(super) fn validate(
+    context: &Context,
+    index: usize,
+    left: &mut Option<Prepared>,
+    payload: &mut Vec<u8>,
+) -> Result<Validation, Fault> {
+    let Context { shared, plan, .. } = context;
+    let step = plan.steps[index];
+    let scripts = shared.script_checks(step.id);
+    let source = (step, plan.undo[index]);
+    plan.undo_copies.check_with(shared, source, left, payload, |prepared, coins| {
+        let _timer = shared.clock.start(Stage::Validate);
+        check_spends(shared, step.id, prepared, coins, Some(scripts), &context.times)
+    })
 }
