@@ -88,6 +88,9 @@ class ConnectOptions(DirectoryOptions, total=False):
     hints: StrPath
     """SwiftSync with this hints file: all cores process the blocks up to the hints' height in
     any order, without look-ups, and one comparison of sums proves the result."""
+    hints_sha256: Value
+    """The SHA-256 of the hints file that a peer shall send (`hints=peer`), in hex, as
+    `sha256sum` prints it."""
     snapshot: StrPath
     """SwiftSync with this UTXO snapshot instead of hints, up to its base block."""
     script_engine: Literal["core", "fast", "both"]

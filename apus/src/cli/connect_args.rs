@@ -3,9 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use apus_hash::Hash;
+use apus_hash::{Hash, hex};
 use apus_node as node;
 use apus_node::AssumeValid;
 use apus_progress::Method;
@@ -67,8 +67,16 @@ pub struct ConnectArgs {
     ///
     /// With --assumevalid=0 everything is checked, with the spent coins from the rev files next to
     /// the blocks. Wrong hints cost time and nothing else.
-    #[arg(long, value_name = "FILE")]
+    ///
+    /// `peer` instead of FILE: the file is downloaded from a peer of --connect or --addnode that
+    /// serves it (`apus serve --peerhints`), and kept in the data directory. --hints-sha256 says
+    /// which file.
+    #[arg(long, value_name = "FILE|peer")]
     hints: Option<PathBuf>,
+    /// The SHA-256 of the hints file that a peer shall send (--hints=peer), in hex, as `sha256sum`
+    /// prints it.
+    #[arg(long, value_name = "HEX", requires = "hints")]
+    hints_sha256: Option<String>,
     /// SwiftSync with this UTXO snapshot instead of hints, up to its base block.
     ///
     /// The snapshot only says which outputs are unspent, and is not trusted: unless the blocks
@@ -195,7 +203,7 @@ impl ConnectArgs {
         take_minimumchainwork(&mut chosen, self.minimumchainwork.as_deref())?;
         let options = &mut chosen.options;
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
-        options.swiftsync.hints = self.hints.as_deref().map(expand_home);
+        self.take_hints(options)?;
         options.swiftsync.snapshot = self.snapshot.as_deref().map(expand_home);
         options.scripts.engine = self.script_engine.into();
         options.method = self.method.map(|name| name.0);
@@ -205,6 +213,40 @@ impl ConnectArgs {
         }
         options.check_method()?;
         Ok(chosen)
+    }
+
+    /// Takes the hints file, or which one a peer shall send.
+    fn take_hints(&self, options: &mut node::Options) -> Result<(), String> {
+        let from_peer = self.hints.as_deref() == Some(Path::new("peer"));
+        let sha256 = match (&self.hints_sha256, from_peer) {
+            (None, false) => {
+                options.swiftsync.hints = self.hints.as_deref().map(expand_home);
+                return Ok(());
+            }
+            (Some(_), false) => {
+                return Err("--hints-sha256 is for --hints=peer: a FILE is proved by the blocks"
+                    .to_string());
+            }
+            (None, true) => {
+                return Err("--hints=peer: no hints file is built in for this chain: say which \
+                            one a peer shall send, with --hints-sha256=HEX (./peer is a file)"
+                    .to_string());
+            }
+            (Some(text), true) => {
+                let Ok(Hash(mut bytes)) = text.parse() else {
+                    return Err(format!(
+                        "--hints-sha256: '{text}' is not a SHA-256, which has 64 hex digits"
+                    ));
+                };
+                // A `Hash` is written backwards.
+                bytes.reverse();
+                bytes
+            }
+        };
+        let file = format!("{}.hints", hex(&sha256));
+        options.swiftsync.hints = Some(options.network_dir().join("hints").join(file));
+        options.swiftsync.hints_of_peers = Some(sha256);
+        Ok(())
     }
 
     /// Returns the directory for a join's temporary files. It must exist: if it is a mount point

@@ -1,6 +1,7 @@
 //! `apus serve`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use super::conf::{CommandLine, Config};
 use super::connect_args::take_minimumchainwork;
 use super::directory::Directory;
 use super::failure::Failure;
+use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{duration, thousands};
 use super::reporting::Reporting;
@@ -63,6 +65,10 @@ pub struct ServeCommand {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
         value_name = "0|1")]
     peerblockfilters: Option<u8>,
+    /// Serve this hints file to peers that ask for it (`apus sync --hints=peer`). The chain must
+    /// reach the height of the hints.
+    #[arg(long, value_name = "FILE")]
+    peerhints: Option<PathBuf>,
     /// Speak the encrypted transport with peers that try it (BIP324) [default: 1].
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
         value_name = "0|1")]
@@ -151,6 +157,7 @@ impl ServeCommand {
             // bitcoin.conf does not have it: it is no option of Core.
             lan: self.lan.is_some_and(|on| on != 0),
             v2transport: config.is_on("v2transport", true),
+            hints: self.peerhints.as_deref().map(expand_home),
         })
     }
 }

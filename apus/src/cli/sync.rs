@@ -227,6 +227,9 @@ impl ReindexCommand {
     fn choose(&self) -> Result<Settings, String> {
         let mut chosen = self.engine.to_options()?;
         chosen.config.add_command_line(&self.given)?;
+        if chosen.options.swiftsync.hints_of_peers.is_some() {
+            return Err("--hints=peer: `apus reindex` asks no peers; give a file".to_string());
+        }
         chosen.options.allow_shrink = self.allow_shrink;
         chosen.ignore_prune();
         Ok(chosen)

@@ -61,8 +61,8 @@ pub use serving::{
     Answer, BlockForm, NODE_NETWORK_LIMITED_MIN_BLOCKS, Refused, ServedChain, Serving,
 };
 pub use session::{
-    BLOCK_SPENT_COINS, Handled, OfferedFeature, Ourselves, Outgoing, PROTOCOL_VERSION, Session,
-    SessionFault, Themselves,
+    BLOCK_SPENT_COINS, HINTS_FILE, Handled, OfferedFeature, Ourselves, Outgoing, PROTOCOL_VERSION,
+    Session, SessionFault, Themselves,
 };
 pub use socks5::{Credentials, Socks5Error, connect as socks5_connect};
 pub use target::{HostKind, Target};

@@ -52,8 +52,10 @@ impl Outgoing {
 
 /// The feature of a node that sends the coins that a block spends (draft BIP 455).
 pub const BLOCK_SPENT_COINS: &str = "blockspentcoinsv1";
+/// The feature of a node that sends a hints file, which its data describes. No BIP has it.
+pub const HINTS_FILE: &str = "hintsfilev1";
 /// The features whose data is kept if a peer offers them; all others are ignored.
-const FEATURES_KNOWN: [&str; 1] = [BLOCK_SPENT_COINS];
+const FEATURES_KNOWN: [&str; 2] = [BLOCK_SPENT_COINS, HINTS_FILE];
 
 /// A feature that one side of a connection offers, and what its specification says about it
 /// (BIP434).
@@ -382,6 +384,8 @@ impl Session {
             Message::GetFilters(request) => Err(SessionFault::NotOffered(request.command)),
             Message::GetSpentCoins(_) if self.offers(BLOCK_SPENT_COINS) => Ok(Handled::Pass),
             Message::GetSpentCoins(_) => Err(SessionFault::NotOffered(Command::GETBSPENT)),
+            Message::GetHints(_) if self.offers(HINTS_FILE) => Ok(Handled::Pass),
+            Message::GetHints(_) => Err(SessionFault::NotOffered(Command::GETHINTS)),
             Message::GetHeaders(_)
             | Message::GetBlocks(_)
             | Message::GetData(_)
@@ -406,6 +410,7 @@ impl Session {
             | Message::GetData(_)
             | Message::GetBlockTxn(_)
             | Message::FeeFilter
+            | Message::HintsChunk(_)
             | Message::Other => Ok(Handled::Done),
             Message::Addresses(_)
             | Message::Headers(_)

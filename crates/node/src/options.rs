@@ -174,6 +174,8 @@ impl Default for JoinOptions {
 pub struct SwiftSyncOptions {
     /// A hints file, with which SwiftSync syncs up to the hints' height.
     pub hints: Option<PathBuf>,
+    /// The SHA-256 of the hints file, if peers are to send it to the path in `hints`.
+    pub hints_of_peers: Option<[u8; 32]>,
     /// A UTXO snapshot, which SwiftSync uses instead of hints to sync up to the snapshot's base
     /// block.
     pub snapshot: Option<PathBuf>,
@@ -185,7 +187,13 @@ pub struct SwiftSyncOptions {
 
 impl Default for SwiftSyncOptions {
     fn default() -> Self {
-        Self { hints: None, snapshot: None, aggregate: AggregateKind::Sha256, witness: true }
+        Self {
+            hints: None,
+            hints_of_peers: None,
+            snapshot: None,
+            aggregate: AggregateKind::Sha256,
+            witness: true,
+        }
     }
 }
 

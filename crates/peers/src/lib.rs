@@ -28,6 +28,7 @@
 //! | `early` | keeps blocks that arrive early, in memory and on disk |
 //! | `feed` | hands blocks to the threads that wait for them |
 //! | `headers` | requests headers, and blocks near the tip, between pipelines |
+//! | `hints` | hints files from and for peers |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
 //! | `peer_infos` | facts about each peer |
 //! | `report`, `advice` | what each peer sent, for the user, and what makes a download faster |
@@ -43,6 +44,7 @@ mod download;
 mod early;
 mod feed;
 mod headers;
+mod hints;
 mod keyed_groups;
 mod lan;
 mod limiter;
@@ -87,19 +89,18 @@ use crossbeam_channel::{Sender, bounded};
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub use self::download::{download, store_left_after};
 pub use self::headers::{Search, doubts, find_headers, is_complete, lags, wait_for_news};
+pub use self::hints::{ServedHints, download_hints};
 pub use self::lan::{LanNode, LanSearch};
 pub use self::report::PeerReport;
 pub use self::sample::learn_sizes;
 pub use self::server::{ServeOptions, ServeReport, serve};
 
-use self::budget::{Budget, MESSAGES_BYTES_MAX};
 use self::connections::{Connections, Ears};
 use self::dialer::{Dialer, NEEDED};
 use self::feed::Feed;
 use self::limiter::Limiter;
 use self::link::Dialing;
 use self::report::Traffic;
-use self::route::{Routes, system_resolver};
 
 /// The most bytes of blocks that have arrived and wait to be taken, together with those requested:
 /// what ten unequal peers need at 1 Gbit/s. Those beyond [`early_bytes`] are on disk. Where old
@@ -145,18 +146,8 @@ impl Peers {
         let (events, heard) = bounded(EVENTS_MAX);
         let (wake, wakes) = bounded(1);
         let limiter = Arc::new(Limiter::new(peers.maxdownload.clone()));
-        let dialing = Arc::new(Dialing {
-            magic: network.magic,
-            routes: Routes {
-                proxies: peers.proxies.clone(),
-                timeout: peers.timeout,
-                resolver: Box::new(system_resolver),
-            },
-            v2: peers.v2transport,
-            limiter: Arc::clone(&limiter),
-            budget: Arc::new(Budget::new(MESSAGES_BYTES_MAX)),
-            events: events.clone(),
-        });
+        let dialing = Dialing::new(network.magic, peers, Arc::clone(&limiter), events.clone());
+        let dialing = Arc::new(dialing);
         let file = options.network_dir().join(ADDRESSES_FILE);
         let mut dialer = Dialer::new(dialing, network, peers, (disk, file), unix_time())?;
         dialer.lan = lan;

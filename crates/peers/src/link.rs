@@ -12,16 +12,17 @@ use std::time::Duration;
 use apus_hash::Hash;
 use apus_host::threads;
 use apus_net::{
-    NetKind, Outgoing, PeerId, Reader, Target, Transport, TransportError, Writer, initiate, respond,
+    NetKind, Outgoing, PeerId, PeerOptions, Reader, Target, Transport, TransportError, Writer,
+    initiate, respond,
 };
 use apus_progress::clock::unix_time;
 use apus_wire::message::{Command, Message, Raw};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
-use super::budget::{Budget, Moved, Socket};
+use super::budget::{Budget, MESSAGES_BYTES_MAX, Moved, Socket};
 use super::limiter::Limiter;
 use super::receiving::{Received, Receiving};
-use super::route::{Routes, TIMEOUT, Unreachable};
+use super::route::{Routes, TIMEOUT, Unreachable, system_resolver};
 use super::stock::{NotSent, Stock};
 
 /// The most messages that wait to be sent: a peer that does not read them is dropped.
@@ -122,6 +123,29 @@ pub(super) struct Dialing {
     /// The memory for large messages of peers that connect to us.
     pub budget: Arc<Budget>,
     pub events: Sender<Event>,
+}
+
+impl Dialing {
+    /// Returns how the options say to open connections, whose events go to `events`.
+    pub fn new(
+        magic: [u8; 4],
+        peers: &PeerOptions,
+        limiter: Arc<Limiter>,
+        events: Sender<Event>,
+    ) -> Self {
+        Self {
+            magic,
+            routes: Routes {
+                proxies: peers.proxies.clone(),
+                timeout: peers.timeout,
+                resolver: Box::new(system_resolver),
+            },
+            v2: peers.v2transport,
+            limiter,
+            budget: Arc::new(Budget::new(MESSAGES_BYTES_MAX)),
+            events,
+        }
+    }
 }
 
 impl Event {
@@ -260,16 +284,16 @@ fn is_started(is_started: bool) -> io::Result<()> {
 }
 
 /// A connection whose transport is agreed on.
-struct Open<R> {
-    socket: Arc<Socket>,
+pub(super) struct Open<R> {
+    pub socket: Arc<Socket>,
     received: Arc<Received>,
-    reader: Reader<R>,
-    writer: Writer,
+    pub reader: Reader<R>,
+    pub writer: Writer,
 }
 
 /// Opens a connection: with the v2 transport first if `v2` says so, and with v1 if the peer then
 /// hangs up without a word, as peers do that do not know v2 (Core's `ShouldReconnectV1`).
-fn open(
+pub(super) fn open(
     target: &Target,
     v2: bool,
     nets: &[NetKind],
@@ -297,7 +321,8 @@ fn open(
     Ok(Open { socket, received, reader, writer })
 }
 
-fn has_hung_up(error: &io::Error) -> bool {
+/// Returns whether the peer has closed the connection.
+pub(super) fn has_hung_up(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
 }

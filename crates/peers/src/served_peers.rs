@@ -86,7 +86,7 @@ impl ServedPeers {
 
     /// Returns the features that peers are told of.
     pub fn features(&self) -> Vec<OfferedFeature> {
-        self.stock.as_ref().map_or_else(Vec::new, |stock| stock.served.features())
+        self.stock.as_ref().map_or_else(Vec::new, |stock| stock.features())
     }
 
     /// Returns the height of the chain that is served; `None` if nothing is.

@@ -13,18 +13,20 @@ use apus_coins::put_spent_coins;
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_indexes::IndexReader;
-use apus_net::{Answer, BlockForm, Outgoing, Refused, UploadTarget, Writer};
+use apus_net::{Answer, BlockForm, OfferedFeature, Outgoing, Refused, UploadTarget, Writer};
 use apus_node::options::Options;
 use apus_node::served::Served;
 use apus_node::shared::NEVER;
 use apus_node::view::View;
 use apus_wire::BlockView;
 use apus_wire::message::{
-    Command, FilterRequest, GetBlockTxn, GetSpentCoins, Inventory, InventoryItem, InventoryKind,
-    InventoryList, Message, PAYLOAD_BYTES_MAX, Raw, Services, block_transactions, compact_block,
+    Command, FilterRequest, GetBlockTxn, GetHints, GetSpentCoins, HINTS_CHUNK_BYTES, Inventory,
+    InventoryItem, InventoryKind, InventoryList, Message, PAYLOAD_BYTES_MAX, Raw, Services,
+    block_transactions, compact_block,
 };
 
 use super::budget::{Budget, Permit, Socket};
+use super::hints::ServedHints;
 use super::random::random;
 
 /// The most bytes of blocks that wait in memory for peers to read them. Beyond these, blocks are
@@ -46,6 +48,8 @@ pub(super) struct Stock {
     pub served: Served,
     /// Reads the filters of blocks, if they are served.
     filters: Option<IndexReader>,
+    /// The hints file that is served.
+    hints: Option<ServedHints>,
     /// Memory for blocks that are being sent.
     sending: Budget,
     /// Memory for blocks that are encoded, to be sent in pieces.
@@ -65,6 +69,9 @@ pub(super) enum NotSent {
     /// The peer may not have the block.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// There is no such chunk of a hints file.
+    #[error("it asked for a chunk of a hints file that we do not offer")]
+    NoChunk,
     /// The block cannot be read.
     #[error("the block cannot be read: {0}")]
     Unreadable(String),
@@ -88,6 +95,7 @@ impl Stock {
         Self {
             served: Served::new(view, others),
             filters,
+            hints: None,
             sending: Budget::new(BLOCKS_BYTES_MAX),
             encoding: Budget::new(ENCODING_MAX * ENCODING_BYTES),
             target: Mutex::new(UploadTarget::new(bytes_max)),
@@ -95,6 +103,18 @@ impl Stock {
             blocks: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         }
+    }
+
+    /// Serves a hints file, too.
+    pub fn with_hints(self, hints: Option<ServedHints>) -> Self {
+        Self { hints, ..self }
+    }
+
+    /// Returns the features that peers are told of.
+    pub fn features(&self) -> Vec<OfferedFeature> {
+        let mut features = self.served.features();
+        features.extend(self.hints.as_ref().map(ServedHints::feature));
+        features
     }
 
     /// Returns the time since this was created.
@@ -152,6 +172,7 @@ impl Stock {
             Message::GetBlockTxn(request) => self.send_transactions(request, writer, to),
             Message::GetFilters(request) => self.send_filters(request, writer, to),
             Message::GetSpentCoins(request) => self.send_spent_coins(request, writer, to),
+            Message::GetHints(request) => self.send_hints(request, writer, to),
             _ => Ok(()),
         }
     }
@@ -369,6 +390,30 @@ impl Stock {
         }
     }
 
+    /// Sends a chunk of the hints file. Like old blocks, it counts towards the upload target.
+    ///
+    /// # Errors
+    /// There is no such chunk, the upload target is reached, or the connection is broken.
+    fn send_hints(
+        &self,
+        request: &GetHints,
+        writer: &mut Writer,
+        to: &Socket,
+    ) -> Result<(), NotSent> {
+        if self.target().is_reached_for_old_blocks(self.now()) {
+            return Err(Refused::UploadTarget.into());
+        }
+        let memory = self.sending.take(2 * HINTS_CHUNK_BYTES as usize, &NEVER)?;
+        let chunk = self.hints.as_ref().and_then(|hints| hints.answer(request).transpose());
+        let Some(chunk) = chunk else {
+            return Err(NotSent::NoChunk);
+        };
+        let payload = chunk.map_err(|why| unreadable(&why))?;
+        self.send(Raw(Command::HINTS, &payload), writer, to)?;
+        drop(memory);
+        Ok(())
+    }
+
     /// Sends the hash of the tip.
     fn send_tip(&self, writer: &mut Writer, to: &Socket) -> io::Result<()> {
         let hash = self.served.look(|chain| chain.tree.node(chain.tip()).hash);
@@ -480,6 +525,7 @@ pub(super) fn is_read_from_files(message: &Message) -> bool {
             | Message::GetBlockTxn(_)
             | Message::GetFilters(_)
             | Message::GetSpentCoins(_)
+            | Message::GetHints(_)
     )
 }
 

@@ -17,6 +17,8 @@ use super::budget::Socket;
 use super::link::{Event, accept};
 use super::route::Unreachable;
 use super::*;
+use crate::budget::{Budget, MESSAGES_BYTES_MAX};
+use crate::route::Routes;
 
 const ONION: &str = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.onion";
 const KEY: [u8; 32] = [

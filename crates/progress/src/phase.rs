@@ -56,6 +56,8 @@ pub enum Phase {
     Exporting,
     /// Connecting to peers, while there is none yet.
     FindingPeers,
+    /// Downloading a hints file from a peer.
+    DownloadingHints,
     /// Asking peers for headers.
     DownloadingHeaders,
     /// Downloading blocks that are stored before a SwiftSync or an estimate begins.
@@ -100,6 +102,7 @@ impl Phase {
             Self::WritingIndexes => "Writing indexes",
             Self::Exporting => "Exporting",
             Self::FindingPeers => "Looking for peers",
+            Self::DownloadingHints => "Downloading hints",
             Self::DownloadingHeaders => "Downloading headers",
             Self::DownloadingBlocks => "Downloading the blocks that come first",
             Self::WaitingForWork => "Waiting for a chain with the minimum work",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use apus_disk::Disk;
-use apus_hash::{Hash, sha256d};
+use apus_hash::{Hash, sha256, sha256d};
 use apus_node::error::SyncError;
 use apus_swiftsync::hints::elias_fano::BitOrder;
 use apus_swiftsync::{Hints, HintsError, hints};
@@ -69,6 +69,11 @@ impl HintsFile {
     /// Returns the double SHA-256 of the file, which the first call computes.
     pub fn digest(&self) -> Hash {
         *self.digest.get_or_init(|| sha256d(self.bytes.as_ref()))
+    }
+
+    /// Returns the SHA-256 of the file, as `sha256sum` prints it.
+    pub fn sha256(&self) -> [u8; 32] {
+        sha256(self.bytes.as_ref())
     }
 
     pub fn error(&self, error: HintsError) -> SyncError {

@@ -23,7 +23,8 @@ use apus_node::system_clock::refuse_clock_behind;
 use apus_node::waiting::learn_from_samples;
 use apus_node::{mend, rebuild, remedy};
 use apus_peers::{
-    LanSearch, Peers, Search, doubts, find_headers, is_complete, lags, learn_sizes, wait_for_news,
+    LanSearch, Peers, Search, doubts, download_hints, find_headers, is_complete, lags, learn_sizes,
+    wait_for_news,
 };
 use apus_progress::Method;
 use apus_progress::clock::Stage;
@@ -68,7 +69,7 @@ pub fn sync_on(run: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summary, 
 fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summary, SyncError> {
     remedy::naming_uncommitted(given.options, || {
         let started = Instant::now();
-        let inputs = Inputs::open(given.options, sources)?;
+        let inputs = Inputs::open(given.options, sources, watch)?;
         let options =
             &Options { may_lack_files: !inputs.opened.is_empty(), ..given.options.clone() };
         let run = &Run { options, ..given.clone() };
@@ -115,8 +116,13 @@ struct Inputs {
 
 impl Inputs {
     /// Opens the claim and the sources. One that cannot be opened is an error before anything in
-    /// the data directory is created.
-    fn open(options: &Options, sources: &[PathBuf]) -> Result<Self, SyncError> {
+    /// the data directory is created, except for hints that peers send.
+    fn open(options: &Options, sources: &[PathBuf], watch: Watch) -> Result<Self, SyncError> {
+        if let (Some(sha256), Some(path)) =
+            (&options.swiftsync.hints_of_peers, &options.swiftsync.hints)
+        {
+            download_hints(options, sha256, path, watch)?;
+        }
         let claim = Claim::open(options)?;
         let lan = LanSearch::begin(options);
         let has_peers = || Peers::wanted(options, lan.as_ref()).is_some();

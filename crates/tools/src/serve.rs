@@ -1,21 +1,24 @@
 //! Serves the blocks of a directory to peers.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use apus_disk::Disk;
+use apus_hash::hex;
 use apus_indexes::IndexReader;
 use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
-use apus_node::opened::Coins;
+use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::remedy;
 use apus_node::run::Run;
 use apus_node::served::Served;
-use apus_peers::{ServeOptions, ServeReport};
+use apus_peers::{ServeOptions, ServeReport, ServedHints};
 use apus_progress::Watch;
 use apus_store::{DataDir, IndexKind};
+use apus_sync::hints_file::HintsFile;
 use apus_sync::unfinished::open_node;
-use apus_wire::message::Services;
+use apus_wire::message::{OfferedHints, Services};
 
 /// Serves the headers and blocks of a directory to peers that connect, as `bitcoind` does, until
 /// `watch` asks to stop. Nothing in the directory changes: it may be pruned, on a read-only mount,
@@ -30,6 +33,10 @@ pub fn serve(run: &Run, how: &ServeOptions, watch: Watch) -> Result<ServeReport,
         let view = run.view.clone().unwrap_or_default();
         let shown = run.clone().shown_in(Some(Arc::clone(&view)));
         let node = open_node(&shown, Coins::ReadOnly).map_err(with_next_step)?;
+        let hints = match &how.hints {
+            Some(path) => Some(served_hints(path, &node, watch)?),
+            None => None,
+        };
         let dir = node.close();
         Served::new(Arc::clone(&view), Services::default()).look(|chain| {
             let note = |what: &str| watch.observer.note(what);
@@ -49,7 +56,7 @@ pub fn serve(run: &Run, how: &ServeOptions, watch: Watch) -> Result<ServeReport,
                 _ => note("Most blocks are missing, so peers ask for none"),
             }
         });
-        let report = apus_peers::serve(options, view, how, watch);
+        let report = apus_peers::serve(options, (view, hints), how, watch);
         // Until now its lock has kept programs away that write.
         drop(dir);
         report
@@ -87,4 +94,33 @@ fn with_next_step(error: SyncError) -> SyncError {
         }
         other => other,
     }
+}
+
+/// Opens a hints file that is served with the blocks of `node`.
+///
+/// # Errors
+/// It is no hints file, or the chain does not reach its height.
+fn served_hints(path: &Path, node: &Node, watch: Watch) -> Result<ServedHints, SyncError> {
+    let hints = HintsFile::open(path)?;
+    let height = hints.reader.height();
+    let active = &node.ledger().active;
+    let Some(block) = active.at(height) else {
+        return Err(SyncError::Input(format!(
+            "--peerhints: {} is for height {height}, but the chain ends at {}",
+            path.display(),
+            active.height().unwrap_or(0)
+        )));
+    };
+    let offered = OfferedHints {
+        height,
+        block: node.tree().node(block).hash,
+        sha256: hints.sha256(),
+        size: hints.len(),
+    };
+    watch.observer.note(&format!(
+        "Serving {} for height {height}: --hints=peer --hints-sha256={}",
+        path.display(),
+        hex(&offered.sha256)
+    ));
+    Ok(ServedHints::open(path, offered)?)
 }

@@ -124,11 +124,10 @@ impl Client {
             panic!("{payload:?}");
         };
         (client.services, client.height) = (version.services, version.start_height);
-        loop {
-            match client.next_of(&[Command::FEATURE, Command::VERACK]).unwrap() {
-                (Command::FEATURE, payload) => client.features.push(payload),
-                _ => break,
-            }
+        while let (Command::FEATURE, payload) =
+            client.next_of(&[Command::FEATURE, Command::VERACK]).unwrap()
+        {
+            client.features.push(payload);
         }
         client.send(&Outgoing::empty(Command::VERACK));
         client

@@ -2,6 +2,7 @@
 
 pub mod client;
 mod following;
+mod hints;
 mod spent_coins;
 
 use std::io::Write as _;

@@ -172,7 +172,7 @@ fn coins_come_in_pieces_where_other_peers_do_not_read() {
     let chain = small_chain(7, 60, 30_000);
     let large = large_block(&chain.parent(chain.height()));
     let served = world().place();
-    served.sync_blocks("blocks", &[&world().blocks[..], &[large.clone()]].concat());
+    served.sync_blocks("blocks", &[&world().blocks[..], std::slice::from_ref(&large)].concat());
     let server = Serving::start(&served, &[]);
     let slow = &|_| {
         let mut client = Client::new(&served, server.address, Transport::V1);

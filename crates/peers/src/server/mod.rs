@@ -10,6 +10,7 @@ mod peer;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use apus_progress::{Phase, Progress, Upload, Watch};
 
 use self::peer::{Common, Inbound};
 use crate::budget::{Budget, MESSAGES_BYTES_MAX, Socket};
+use crate::hints::ServedHints;
 use crate::keyed_groups::KeyedGroups;
 use crate::lan::Announcement;
 use crate::stock::{Stock, filters_of};
@@ -53,6 +55,8 @@ pub struct ServeOptions {
     pub v2transport: bool,
     /// Whether to announce this node on the local network; not an option of Core.
     pub lan: bool,
+    /// A hints file to serve, too; not an option of Core.
+    pub hints: Option<PathBuf>,
 }
 
 /// Counts of the served data.
@@ -66,19 +70,19 @@ pub struct ServeReport {
     pub bytes: u64,
 }
 
-/// Serves the directory of `options`, which `view` shows, until `watch` asks to stop.
+/// Serves the directory of `options`, which `view` shows, and a hints file, until `watch` asks to stop.
 ///
 /// # Errors
 /// An address cannot be listened on.
 pub fn serve(
     of: &Options,
-    view: Arc<View>,
+    (view, hints): (Arc<View>, Option<ServedHints>),
     options: &ServeOptions,
     watch: Watch,
 ) -> Result<ServeReport, SyncError> {
     let listeners = listen(options)?;
     let common = Common {
-        stock: Stock::new(view, filters_of(of), options.maxuploadtarget),
+        stock: Stock::new(view, filters_of(of), options.maxuploadtarget).with_hints(hints),
         budget: Arc::new(Budget::new(MESSAGES_BYTES_MAX)),
         magic: of.network.magic,
         v2: options.v2transport,

@@ -242,7 +242,7 @@ impl Inbound {
 fn ourselves(common: &Common, time: i64) -> Ourselves {
     let v2 = if common.v2 { Services::P2P_V2 } else { Services::default() };
     let served = &common.stock.served;
-    let features = served.features();
+    let features = common.stock.features();
     served.look(|chain| Ourselves {
         nonce: random(),
         user_agent: USER_AGENT,

@@ -20,8 +20,8 @@ const DAMAGED: Wrong = "the code of its indices is damaged";
 pub enum BitOrder {
     /// Bit 0 comes first, as in the crate `hintsfile` 0.2.
     Lsb,
-    /// Bit 7 comes first, as in the draft's test vectors, `hintsfile` 0.1 and Core's draft branch of
-    /// July 2026.
+    /// Bit 7 comes first, as in the draft's test vectors, `hintsfile` 0.1 and Core's draft branch
+    /// of July 2026.
     Msb,
 }
 

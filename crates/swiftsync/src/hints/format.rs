@@ -4,13 +4,13 @@ use super::numbering::Numbering;
 /// The formats of hints files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Draft BIP 456 as of August 2026, version 0: Elias-Fano codes from block 0 on, bit 7 of a byte
-    /// first.
+    /// Draft BIP 456 as of August 2026, version 0: Elias-Fano codes from block 0 on, bit 7 of a
+    /// byte first.
     Bip456,
     /// The same with bit 0 first. It is read, and no program is known to write it.
     Bip456Lsb,
-    /// Codes from block 1 on, bit 7 first: the crate `hintsfile` 0.1 and Core's draft branch of July
-    /// 2026.
+    /// Codes from block 1 on, bit 7 first: the crate `hintsfile` 0.1 and Core's draft branch of
+    /// July 2026.
     Hintsfile01,
     /// Codes from block 1 on, bit 0 first: the crate `hintsfile` 0.2.
     Hintsfile02,

@@ -9,9 +9,9 @@ use super::{Bip456, Bitset, Booster, Compressed, bip456, bitset, booster, btcd, 
 /// Returns the format of a hints file, by its first bytes; [`Format::Bip456`] for all forms of that
 /// draft, which only reading the file tells apart.
 ///
-/// The magic is checked first: bip456, bitset and btcd share one, and the version or the bytes after
-/// their head tell them apart. A gzip file is taken for one of btcd. Booster's files have no magic and are recognised by their first block, so they come
-/// last.
+/// The magic is checked first: bip456, bitset and btcd share one, and the version or the bytes
+/// after their head tell them apart. A gzip file is taken for one of btcd. Booster's files have no
+/// magic and are recognised by their first block, so they come last.
 ///
 /// # Errors
 /// No format begins with these bytes.

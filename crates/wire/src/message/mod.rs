@@ -11,6 +11,7 @@ mod command;
 mod compact;
 mod feature;
 mod filters;
+mod hints;
 mod inventory;
 mod payload;
 mod spent_coins;
@@ -25,6 +26,7 @@ pub use command::Command;
 pub use compact::{GetBlockTxn, block_transactions, compact_block};
 pub use feature::Feature;
 pub use filters::FilterRequest;
+pub use hints::{GetHints, HINTS_CHUNK_BYTES, HintsChunk, OfferedHints};
 pub use inventory::{INVENTORY_MAX, Inventory, InventoryItem, InventoryKind, InventoryList};
 pub use payload::{
     GetHeaders, HEADERS_MAX, Hashes, HeaderList, Headers, LOCATOR_MAX, Nonce, Payload, Raw,
@@ -216,6 +218,10 @@ pub enum Message<'a> {
     GetSpentCoins(GetSpentCoins),
     /// Coins that a block spends (draft BIP 455).
     SpentCoins(SpentCoins<'a>),
+    /// Asks for a chunk of a hints file: for nodes that offer one.
+    GetHints(GetHints),
+    /// A chunk of a hints file.
+    HintsChunk(HintsChunk<'a>),
     /// Headers.
     Headers(HeaderList<'a>),
     /// Blocks and transactions that the peer has.
@@ -267,6 +273,8 @@ impl<'a> Message<'a> {
             }
             Command::GETBSPENT => GetSpentCoins::parse(cursor).map(Self::GetSpentCoins),
             Command::BSPENT => SpentCoins::parse(cursor).map(Self::SpentCoins),
+            Command::GETHINTS => GetHints::parse(cursor).map(Self::GetHints),
+            Command::HINTS => HintsChunk::parse(cursor).map(Self::HintsChunk),
             Command::HEADERS => HeaderList::parse(cursor).map(Self::Headers),
             Command::INV => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::Inv),
             Command::GETDATA => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::GetData),

@@ -1,4 +1,4 @@
-//! btcd's files: vectors of its tests, gzip files of another program, and what is wrong with others.
+//! btcd's files: vectors of its tests, gzip files of another program, and damaged ones.
 
 use miniz_oxide::deflate::compress_to_vec;
 
@@ -18,8 +18,8 @@ fn vectors() -> (Vec<Block>, Vec<u8>) {
 }
 
 /// The vectors, compressed by Python's `gzip` with a name in the head.
-const OF_PYTHON: &str = "1f8b08080000000002ff737368696e74732e646174000b0d89f067646500021610c1c5cb0403\
-                         cc7f75185958ffbe6304006e973e4f23000000";
+const OF_PYTHON: &str = "1f8b08080000000002ff737368696e74732e646174000b0d89f0676465000216\
+                         10c1c5cb0403cc7f75185958ffbe6304006e973e4f23000000";
 
 fn bytes_of(hex: &str) -> Vec<u8> {
     let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
