@@ -44,7 +44,8 @@ impl Categories {
                 known if CATEGORIES.contains(&known) => categories.named.push(value.clone()),
                 unknown => {
                     return Err(format!(
-                        "Unsupported logging category -debug={unknown}: use all, {TRACE}, or one of {}",
+                        "Unsupported logging category -debug={unknown}: use all, {TRACE}, or one \
+                         of {}",
                         CATEGORIES.join(", ")
                     ));
                 }

@@ -118,9 +118,9 @@ pub struct Convert {
 pub struct Compress {
     /// The hints file to read, in any format but booster and bitset.
     file: PathBuf,
-    /// The bit of each byte that comes first in a file of BIP 456: bit 0 (lsb) or bit 7 (msb). It is
-    /// needed only if an error asks for it: very small files may say different things in the two
-    /// orders.
+    /// The bit of each byte that comes first in a file of BIP 456: bit 0 (lsb) or bit 7 (msb). It
+    /// is needed only if an error asks for it: very small files may say different things in the
+    /// two orders.
     #[arg(long, value_enum, value_name = "ORDER")]
     bit_order: Option<Order>,
     #[command(flatten)]
@@ -162,8 +162,8 @@ enum FileFormat {
     /// branch of July 2026.
     #[value(name = "hintsfile-0.1")]
     Hintsfile01,
-    /// The gaps between unspent outputs, as in btcd's pull request 2478. btcd itself reads such a file
-    /// after `gzip`; Apus reads both.
+    /// The gaps between unspent outputs, as in btcd's pull request 2478. btcd itself reads such a
+    /// file after `gzip`; Apus reads both.
     Btcd,
     /// IBD Booster's bitmap; cannot hold a block with more than 65,535 outputs.
     Booster,

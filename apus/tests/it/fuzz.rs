@@ -94,7 +94,7 @@ macro_rules! targets {
 }
 
 targets! {
-    block_view undo spent_coins index_records snapshot hints_bip456 hints_bitmap hints_compressed table
-    manifest log framed_files join_records join_progress options messages peers requests script
-    der batch
+    block_view undo spent_coins index_records snapshot hints_bip456 hints_bitmap hints_compressed
+    table manifest log framed_files join_records join_progress options messages peers requests
+    script der batch
 }

@@ -304,8 +304,8 @@ impl Stock {
         Ok(self.send(Raw(command, &payload), writer, to)?)
     }
 
-    /// Sends coins that a block spends, under the limits of the block itself; or `notfound` if there
-    /// are none that may be sent, or they exceed the limit of a message.
+    /// Sends coins that a block spends, under the limits of the block itself; or `notfound` if
+    /// there are none that may be sent, or they exceed the limit of a message.
     fn send_spent_coins(
         &self,
         request: &GetSpentCoins,

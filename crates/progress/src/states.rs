@@ -136,7 +136,11 @@ mod tests {
     fn a_thread_that_runs_is_seen_at_work() {
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| while !stop.load(Relaxed) {});
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
             while busy_threads("self").is_empty() {}
             stop.store(true, Relaxed);
         });

@@ -22,8 +22,8 @@ struct Block {
     outputs: Option<u32>,
 }
 
-/// Reads `data` as a file of BIP 456 or btcd (or another that is written block by block), and as the
-/// code of one block, in both bit orders.
+/// Reads `data` as a file of BIP 456 or btcd (or another that is written block by block), and as
+/// the code of one block, in both bit orders.
 ///
 /// An accepted file has the same content after it is written again, and for the crate `hintsfile`.
 pub fn bip456(data: &[u8]) {

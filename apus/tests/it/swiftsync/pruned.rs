@@ -230,7 +230,7 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
     let place = world.place();
     let source = [place.write("blocks", &world.blocks)];
     let right = swift_options(&world, &place, SPARE);
-    // An output that nobody spends is said to be spent; and later, one is named that does not exist.
+    // An unspent output is said to be spent; and later, one that does not exist is named.
     let mut hints = world.model.hints(world.height(), Numbering::Spendable);
     assert!(hints[200].0.pop().is_some());
     let with = |hints: &[Hinted], name: &str, place: &Place| Options {

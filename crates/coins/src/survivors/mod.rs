@@ -10,8 +10,9 @@
 //!   one push in 62 takes a lock.
 //! - A full buffer is appended to the slot's [part](apus_disk::Parts), which has a share of the
 //!   memory. A full share is written to a file at once: through the page cache where the system has
-//!   memory for the whole file, which is deleted soon, and past it otherwise. With 200 MiB of memory
-//!   a share is 200 KiB, so that 11 GB take 55,000 reads, of a size that suits a hard disk too.
+//!   memory for the whole file, which is deleted soon, and past it otherwise. With 200 MiB of
+//!   memory a share is 200 KiB, so that 11 GB take 55,000 reads, of a size that suits a hard disk
+//!   too.
 //! - At the end, threads write ranges of slots.
 //!
 //! A miner can choose txids that all go to one slot. A slot that exceeds both twice the average and

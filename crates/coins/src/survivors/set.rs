@@ -70,8 +70,9 @@ impl Survivors {
 
     /// Returns an empty set. Coins may take up to `memory_bytes_max` of memory, at least 4 MiB;
     /// each writer takes 4 MiB more. Coins that do not fit go to a file in `dir`, which is created
-    /// when it is first needed, and is written as `caching` says. Slots have equal shares of the memory but not equal numbers of
-    /// coins: keeping all coins in memory takes a tenth more than their size.
+    /// when it is first needed, and is written as `caching` says. Slots have equal shares of the
+    /// memory but not equal numbers of coins: keeping all coins in memory takes a tenth more than
+    /// their size.
     pub fn new(disk: &Disk, dir: &Path, memory_bytes_max: usize, caching: Caching) -> Self {
         Self::with_bits(disk, dir, memory_bytes_max, caching, SLOT_BITS)
     }

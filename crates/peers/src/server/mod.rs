@@ -70,7 +70,8 @@ pub struct ServeReport {
     pub bytes: u64,
 }
 
-/// Serves the directory of `options`, which `view` shows, and a hints file, until `watch` asks to stop.
+/// Serves the directory of `options`, which `view` shows, and a hints file, until `watch` asks to
+/// stop.
 ///
 /// # Errors
 /// An address cannot be listened on.

@@ -3,9 +3,9 @@
 //!
 //! A first pass over all blocks divides the outpoints into 2^20 groups by a keyed hash, and
 //! computes a sum for each group: only groups with a wrong coin do not balance. If there are many,
-//! a second pass divides their outpoints once more, by another hash. The last pass looks only at the
-//! outpoints of the groups that are left, about a millionth of all for each wrong coin or far fewer,
-//! and finds out what happened to them.
+//! a second pass divides their outpoints once more, by another hash. The last pass looks only at
+//! the outpoints of the groups that are left, about a millionth of all for each wrong coin or far
+//! fewer, and finds out what happened to them.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
