@@ -2,7 +2,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use apus_coins::{Coin, put_spent_coins, undo_of_spent_coins};
+use apus_coins::{Coin, SpentCoinsReader, put_spent_coins};
 use apus_disk::Disk;
 use apus_hash::sha256d;
 use apus_store::{
@@ -119,13 +119,17 @@ impl Storage<'_> {
         };
         let (time, sent) = effort.time(send);
         let (coins, _) = sent?;
-        let mut undo = Vec::new();
-        undo_of_spent_coins(&coins, &BlockView::parse(&self.sample.block)?, &mut undo)?;
+        let mut reader = SpentCoinsReader::new(&coins, 0)?;
+        let mut read = Vec::new();
+        for (index, _) in (0..).zip(self.sample.spent.iter().flatten()) {
+            read.push(reader.coin_of(index)?);
+        }
+        reader.finish()?;
         let by = (Kind::Apus, "Apus: undo data read, its coins made one message, checksum");
         let amount = Bytes(self.sample.block.len());
         figures.add("spent coins for a peer, by bytes of the block", by, amount, time, 0)?;
-        if undo != self.sample.encode_undo() {
-            return Err("spent coins: other undo data than what was read".into());
+        if read != self.sample.spent.concat() {
+            return Err("spent coins: other coins than those of the undo data".into());
         }
         Ok(())
     }

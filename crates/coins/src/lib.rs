@@ -59,7 +59,7 @@ pub use snapshot::{
     SnapshotGroup, SnapshotHead, SnapshotPiece, SnapshotPieces, SnapshotReadError, SnapshotStats,
     snapshot_stats, snapshot_stats_sorted,
 };
-pub use spent_coins::{put_spent_coins, undo_of_spent_coins};
+pub use spent_coins::{SpentCoinsReader, put_spent_coins};
 pub use stats::{HashType, UtxoStats, bogosize, put_hashed_coin};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
 pub use undo::{BlockUndo, Heights, UndoError, complete_heights, for_each_spending_tx};

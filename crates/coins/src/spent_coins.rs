@@ -1,19 +1,15 @@
-//! The coins that a block spends as peers send them (`bspent`, draft BIP 455): made of undo data,
-//! and turned back into it.
+//! The coins that a block spends as peers send them (`bspent`, draft BIP 455): made of undo data, and
+//! read again.
 //!
 //! A coin is the index of the input that spends it, 2 × height + coinbase (both of four bytes), the
 //! script in a form that says which common script it is, and the compressed amount as a
-//! CompactSize. Scripts go from one form to the other without becoming [`Coin`]s.
-//!
-//! [`Coin`]: super::Coin
+//! CompactSize. Undo data becomes that without becoming [`Coin`]s.
 
 use apus_wire::opcodes::{OP_0, OP_1, OP_CHECKSIG, OP_DUP, OP_EQUAL, OP_EQUALVERIFY, OP_HASH160};
-use apus_wire::{
-    BlockView, Cursor, MAX_SCRIPT_BYTES, ParseError, compact_size, put_compact_size, put_varint,
-};
+use apus_wire::{Cursor, MAX_SCRIPT_BYTES, ParseError, compact_size, put_compact_size};
 
-use super::coin::{decode_code, decompress_exactly};
-use super::script::{compress_script, decompress_into, take_compressed};
+use super::coin::{Coin, decode_code, decompress_exactly};
+use super::script::{decompress_into, take_compressed};
 
 /// The first byte of a script's form.
 const OTHER: u8 = 0;
@@ -81,52 +77,63 @@ pub fn put_spent_coins(
     Ok(true)
 }
 
-/// Replaces `undo` by the undo data of `block`, made of the coins that a peer has sent for all of
-/// its inputs ([`put_spent_coins`]). Nothing about the coins is trusted: whether they are those
-/// that the block spends is for the caller to prove.
-///
-/// # Errors
-/// The coins cannot be parsed, are not in order of the inputs, or are not those of all inputs.
-pub fn undo_of_spent_coins<B: AsRef<[u8]>>(
-    coins: &[u8],
-    block: &BlockView<B>,
-    undo: &mut Vec<u8>,
-) -> Result<(), ParseError> {
-    let mut cursor = Cursor::new(coins);
-    let mut left = cursor.compact_size()?;
-    let mut script = Vec::new();
-    let mut compressed = Vec::new();
-    let mut index: u32 = 0;
-    undo.clear();
-    put_compact_size(undo, block.tx_count() as u64 - 1);
-    for tx in block.txs().skip(1) {
-        put_compact_size(undo, tx.input_count() as u64);
-        for _ in 0..tx.input_count() {
-            left = left.checked_sub(1).ok_or_else(|| cursor.error("the last coins are missing"))?;
-            let start = cursor.clone();
-            if cursor.u32()? != index {
-                return Err(start.error("a coin is missing, repeated or out of order"));
-            }
-            index += 1;
-            let code = cursor.u32()?;
-            if code <= 1 {
-                return Err(start.error("a coin of height 0, which creates none"));
-            }
-            take_form(&mut cursor, &mut script)?;
-            let amount = cursor.compact_u64()?;
-            if decompress_exactly(amount).is_none() {
-                return Err(start.error("a coin whose amount has more than 64 bits"));
-            }
-            put_varint(undo, code.into());
-            undo.push(0);
-            put_varint(undo, amount);
-            undo.extend_from_slice(compress_script(&script, &mut compressed));
-        }
+/// Reads the coins that a peer has sent for a block ([`put_spent_coins`]), in order of the inputs
+/// that spend them. Nothing about the coins is trusted: whether they are those that the block spends
+/// is for the caller to prove.
+pub struct SpentCoinsReader<'a> {
+    cursor: Cursor<'a>,
+    left: usize,
+    cutoff: u32,
+    /// A buffer for one script.
+    script: Vec<u8>,
+}
+
+impl<'a> SpentCoinsReader<'a> {
+    /// Begins to read coins that were asked for below height `cutoff`, or all if it is 0.
+    ///
+    /// # Errors
+    /// The number of coins cannot be parsed.
+    pub fn new(coins: &'a [u8], cutoff: u32) -> Result<Self, ParseError> {
+        let mut cursor = Cursor::new(coins);
+        let left = cursor.compact_size()?;
+        let cutoff = if cutoff == 0 { u32::MAX } else { cutoff };
+        Ok(Self { cursor, left, cutoff, script: Vec::new() })
     }
-    match (left, cursor.remaining()) {
-        (0, 0) => Ok(()),
-        (0, _) => Err(cursor.error("bytes follow after the last coin")),
-        (..) => Err(cursor.error("there are more coins than inputs")),
+
+    /// Returns the next coin, which the input at `index` spends; the coinbase's input has no index.
+    ///
+    /// # Errors
+    /// The next coin is that of another input, was not asked for, or cannot be parsed.
+    pub fn coin_of(&mut self, index: u32) -> Result<Coin, ParseError> {
+        let Self { cursor, left, cutoff, script } = self;
+        *left = left.checked_sub(1).ok_or_else(|| cursor.error("the last coins are missing"))?;
+        let start = cursor.clone();
+        if cursor.u32()? != index {
+            return Err(start.error("a coin is missing, repeated or out of order"));
+        }
+        let code = cursor.u32()?;
+        if code <= 1 {
+            return Err(start.error("a coin of height 0, which creates none"));
+        }
+        if code >> 1 >= *cutoff {
+            return Err(start.error("a coin that was not asked for"));
+        }
+        take_form(cursor, script)?;
+        let amount = decompress_exactly(cursor.compact_u64()?)
+            .ok_or_else(|| start.error("a coin whose amount has more than 64 bits"))?;
+        Ok(Coin::new(amount, script, code >> 1, code & 1 == 1))
+    }
+
+    /// Ends reading after the coin of the last input.
+    ///
+    /// # Errors
+    /// Coins or bytes are left over.
+    pub fn finish(self) -> Result<(), ParseError> {
+        match (self.left, self.cursor.remaining()) {
+            (0, 0) => Ok(()),
+            (0, _) => Err(self.cursor.error("bytes follow after the last coin")),
+            (..) => Err(self.cursor.error("there are more coins than were asked for")),
+        }
     }
 }
 
@@ -206,6 +213,7 @@ fn take_form(cursor: &mut Cursor, script: &mut Vec<u8>) -> Result<(), ParseError
 mod tests {
     use super::*;
     use crate::compress_amount;
+    use crate::script::compress_script;
 
     /// The vectors of draft BIP 455: a script, and its form.
     const SCRIPTS: [(&str, &str); 9] = [

@@ -1,8 +1,8 @@
 use apus_testdata::{Random, blocks_of, data};
-use apus_wire::{BlockView, Cursor, put_compact_size};
+use apus_wire::{BlockView, Cursor, ParseError, put_compact_size};
 
 use super::coin;
-use crate::{Coin, put_spent_coins, undo_of_spent_coins};
+use crate::{Coin, SpentCoinsReader, put_spent_coins};
 
 const NO_LIMIT: usize = usize::MAX;
 
@@ -32,12 +32,27 @@ fn sent(undo: &[u8], cutoff: u32) -> Vec<u8> {
     out
 }
 
+/// The undo data of a block of which a peer has sent the coins of all inputs.
+fn undo_of(coins: &[u8], block: &BlockView<Vec<u8>>) -> Result<Vec<u8>, ParseError> {
+    let mut reader = SpentCoinsReader::new(coins, 0)?;
+    let mut undo = Vec::new();
+    let mut index = 0;
+    put_compact_size(&mut undo, block.tx_count() as u64 - 1);
+    for tx in block.txs().skip(1) {
+        put_compact_size(&mut undo, tx.input_count() as u64);
+        for _ in tx.inputs() {
+            reader.coin_of(index)?.encode_undo(&mut undo);
+            index += 1;
+        }
+    }
+    reader.finish()?;
+    Ok(undo)
+}
+
 #[test]
 fn undo_data_comes_back_byte_for_byte() {
     let (block, undo, _) = spending_block();
-    let mut back = vec![1, 2, 3];
-    assert_eq!(undo_of_spent_coins(&sent(&undo, 0), &block, &mut back), Ok(()));
-    assert_eq!(back, undo);
+    assert_eq!(undo_of(&sent(&undo, 0), &block), Ok(undo));
 }
 
 #[test]
@@ -52,8 +67,17 @@ fn a_cutoff_leaves_out_the_coins_from_its_height_on() {
     let first = &coins[old[0]];
     assert_eq!(cursor.u32(), Ok(old[0] as u32));
     assert_eq!(cursor.u32(), Ok(first.height << 1 | u32::from(first.is_coinbase)));
-    let fault = undo_of_spent_coins(&sent, &block, &mut Vec::new()).unwrap_err();
+    let fault = undo_of(&sent, &block).unwrap_err();
     assert!(fault.what.contains("missing"), "{fault}");
+    let read = |cutoff| {
+        let mut reader = SpentCoinsReader::new(&sent, cutoff).unwrap();
+        let read: Result<Vec<Coin>, ParseError> =
+            old.iter().map(|at| reader.coin_of(*at as u32)).collect();
+        read.and_then(|coins| reader.finish().map(|()| coins))
+    };
+    let expected: Vec<Coin> = old.iter().map(|at| coins[*at].clone()).collect();
+    assert_eq!(read(cutoff), Ok(expected));
+    assert_eq!(read(cutoff - 1).unwrap_err().what, "a coin that was not asked for");
 }
 
 #[test]
@@ -70,9 +94,7 @@ fn an_answer_over_the_limit_is_not_made() {
 fn wrong_answers_are_refused() {
     let (block, undo, coins) = spending_block();
     let good = sent(&undo, 0);
-    let refused = |bytes: &[u8]| {
-        undo_of_spent_coins(bytes, &block, &mut Vec::new()).expect_err("it is wrong").what
-    };
+    let refused = |bytes: &[u8]| undo_of(bytes, &block).expect_err("it is wrong").what;
     for len in 0..good.len() {
         refused(&good[..len]);
     }
@@ -87,7 +109,7 @@ fn wrong_answers_are_refused() {
     assert_eq!(refused(&with(5, &[1, 0, 0, 0])), "a coin of height 0, which creates none");
     assert_eq!(refused(&with(9, &[9])), "a script of an unknown form");
     let more = with(0, &[coins.len() as u8 + 1]);
-    assert_eq!(refused(&more), "there are more coins than inputs");
+    assert_eq!(refused(&more), "there are more coins than were asked for");
     assert_eq!(refused(&with(0, &[coins.len() as u8 - 1])), "the last coins are missing");
     assert!(refused(&[&[0xfd, good[0], 0][..], &good[1..]].concat()).contains("shortest form"));
     // Of an amount, of which each byte string is one coin's at most.
@@ -106,11 +128,8 @@ fn wrong_answers_are_refused() {
             let at = random.below(changed.len());
             changed[at] = random.next() as u8;
         }
-        let mut back = Vec::new();
-        if undo_of_spent_coins(&changed, &block, &mut back).is_ok() {
-            let mut again = Vec::new();
-            undo_of_spent_coins(&sent(&back, 0), &block, &mut again).unwrap();
-            assert_eq!(again, back);
+        if let Ok(back) = undo_of(&changed, &block) {
+            assert_eq!(undo_of(&sent(&back, 0), &block), Ok(back));
         }
     }
 }
