@@ -66,7 +66,7 @@ pub struct ConnectArgs {
     /// writes the rest.
     ///
     /// With --assumevalid=0 everything is checked, with the spent coins from the rev files next to
-    /// the blocks. Wrong hints cost time and nothing else.
+    /// the blocks, or from peers that offer them. Wrong hints cost time and nothing else.
     ///
     /// `peer` instead of FILE: the file is downloaded from a peer of --connect or --addnode that
     /// serves it (`apus serve --peerhints`), and kept in the data directory. --hints-sha256 says

@@ -1,5 +1,5 @@
-//! The coins that a block spends as peers send them (`bspent`, draft BIP 455): made of undo data, and
-//! read again.
+//! The coins that a block spends as peers send them (`bspent`, draft BIP 455): made of undo data,
+//! and read again.
 //!
 //! A coin is the index of the input that spends it, 2 × height + coinbase (both of four bytes), the
 //! script in a form that says which common script it is, and the compressed amount as a
@@ -78,8 +78,8 @@ pub fn put_spent_coins(
 }
 
 /// Reads the coins that a peer has sent for a block ([`put_spent_coins`]), in order of the inputs
-/// that spend them. Nothing about the coins is trusted: whether they are those that the block spends
-/// is for the caller to prove.
+/// that spend them. Nothing about the coins is trusted: whether they are those that the block
+/// spends is for the caller to prove.
 pub struct SpentCoinsReader<'a> {
     cursor: Cursor<'a>,
     left: usize,

@@ -118,6 +118,13 @@ impl Line {
         self.progress = self.progress_complete;
     }
 
+    /// Records that bytes that have come are those of a complete message which is not measured
+    /// here.
+    pub fn other(&mut self, bytes: u64) {
+        self.complete += bytes;
+        self.bytes = self.bytes.max(self.complete);
+    }
+
     /// Returns the bytes that have come of blocks that are not complete.
     pub fn partial(&self) -> u64 {
         self.bytes.saturating_sub(self.complete)

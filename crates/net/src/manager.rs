@@ -13,6 +13,7 @@ use apus_wire::message::{
 };
 use apus_wire::{BlockView, HEADER_BYTES};
 
+use super::coin_schedule::{CoinSchedule, offers_coins};
 use super::headers::{HeaderChain, HeadersFault, HeadersOf};
 use super::peer::{Has, PeerId};
 use super::schedule::{Arrival, Fault, Limits, Schedule};
@@ -28,6 +29,9 @@ const ADDRESS_TOKENS_MAX: f64 = 1000.0;
 /// if it has.
 const ANOTHER_AFTER: Duration = Duration::from_secs(1);
 const ANOTHER_AFTER_NEWS: Duration = Duration::from_secs(5);
+/// One byte in this many of those that may wait is for coins, if they are wanted: a block is
+/// several times as large as the coins that it spends.
+const COINS_SHARE: u64 = 4;
 
 /// Why a peer is dropped.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -53,6 +57,12 @@ pub enum PeerError {
     /// It sent a block that breaks a rule.
     #[error("it sent an invalid block: {0}")]
     InvalidBlock(String),
+    /// It sent coins that were not asked for.
+    #[error("it sent spent coins that were not asked for")]
+    UnaskedCoins,
+    /// It sent coins that are not those that the block spends.
+    #[error("it sent wrong spent coins: {0}")]
+    WrongCoins(String),
 }
 
 /// An action for the caller.
@@ -64,6 +74,8 @@ pub enum Action {
     Disconnect(PeerId, PeerError),
     /// Take the block in the last message, which was requested.
     Block(PeerId, BlockId),
+    /// Take the coins that the block spends, in the last message, which were requested.
+    Coins(PeerId, BlockId),
     /// Take addresses of other peers.
     Addresses(PeerId, Vec<NetAddress>),
     /// Note that the handshake with a peer is complete.
@@ -95,6 +107,7 @@ pub struct PeerManager {
     settings: Settings,
     peers: BTreeMap<PeerId, Peer>,
     schedule: Schedule,
+    coins: CoinSchedule,
     search: Search,
     /// When the best header last came to have more work by a full message of headers.
     improved: Duration,
@@ -135,9 +148,10 @@ impl PeerManager {
     pub fn new(settings: Settings) -> Self {
         let schedule = Schedule::new(settings.limits);
         Self {
-            settings,
             peers: BTreeMap::new(),
             schedule,
+            coins: CoinSchedule::new(settings.limits),
+            settings,
             search: Search::new(),
             improved: Duration::ZERO,
             followed: None,
@@ -148,6 +162,36 @@ impl PeerManager {
     /// Returns the schedule of the download of blocks.
     pub fn schedule(&mut self) -> &mut Schedule {
         &mut self.schedule
+    }
+
+    /// Returns the schedule of the download of the coins that blocks spend.
+    pub fn coins(&mut self) -> &mut CoinSchedule {
+        &mut self.coins
+    }
+
+    /// Wants the coins that these blocks spend ([`CoinSchedule::want`]).
+    pub fn want_coins(&mut self, blocks: Arc<[BlockId]>) {
+        self.coins.want(blocks);
+        self.share_out();
+    }
+
+    /// Changes [`Limits::bytes_max`], which blocks and coins share.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.settings.limits.bytes_max = bytes_max;
+        self.share_out();
+    }
+
+    fn share_out(&mut self) {
+        let bytes_max = self.settings.limits.bytes_max;
+        let for_coins = if self.coins.is_wanting() { bytes_max / COINS_SHARE } else { 0 };
+        self.coins.set_bytes_max(for_coins);
+        self.schedule.set_bytes_max(bytes_max - for_coins);
+    }
+
+    /// Returns whether a peer offers the coins that blocks spend.
+    pub fn offers_coins(&self) -> bool {
+        let mut ready = self.peers.values().filter(|peer| peer.session.is_ready());
+        ready.any(|peer| peer.session.them().is_some_and(offers_coins))
     }
 
     /// Returns the blocks that are requested from a peer and have not come.
@@ -230,6 +274,7 @@ impl PeerManager {
     pub fn want_nothing(&mut self) {
         self.followed = None;
         self.schedule.want(Arc::new([]), []);
+        self.want_coins(Arc::new([]));
     }
 
     /// Returns how many outbound peers have said that they have no more headers.
@@ -301,6 +346,7 @@ impl PeerManager {
     pub fn closed(&mut self, id: PeerId) {
         self.peers.remove(&id);
         self.schedule.remove_peer(id);
+        self.coins.remove_peer(id);
     }
 
     /// Handles a message. A peer that breaks the protocol is dropped.
@@ -339,6 +385,14 @@ impl PeerManager {
         }
     }
 
+    /// Drops a peer that sent coins that are not those that `block` spends.
+    pub fn wrong_coins(&mut self, id: PeerId, block: BlockId, what: String, out: &mut Vec<Action>) {
+        self.coins.refused(id, block);
+        if self.peers.contains_key(&id) {
+            self.drop_peer(id, PeerError::WrongCoins(what), out);
+        }
+    }
+
     /// Panics unless the invariants 1 to 4 of docs/peers.md hold.
     #[cfg(test)]
     pub(super) fn assert_right(&self, chain: &HeaderChain, now: Duration) {
@@ -370,6 +424,9 @@ impl PeerManager {
         let message = match Message::decode(command, payload) {
             Ok(message) => message,
             Err(error @ MessageError::TooMany(..)) if peer.session.is_ready() => {
+                return Err(error.into());
+            }
+            Err(error) if command == Command::BSPENT && peer.session.is_ready() => {
                 return Err(error.into());
             }
             // As in Core, which ignores most messages before the handshake is complete.
@@ -445,12 +502,20 @@ impl PeerManager {
             }
             Message::NotFound(list) => {
                 for item in list.iter() {
-                    if let Some(block) = chain.tree().find(&item.hash) {
+                    let Some(block) = chain.tree().find(&item.hash) else { continue };
+                    let is_of_block = self.schedule.in_flight(id).contains(&block);
+                    // Blocks are requested with their witnesses while coins are wanted.
+                    let is_of_coins = self.coins.is_wanting() && item.kind == InventoryKind::BLOCK;
+                    if is_of_coins || !is_of_block {
+                        self.coins.lacks(id, block);
+                    }
+                    if !is_of_coins {
                         self.schedule.refused_by(id, block);
                     }
                 }
             }
             Message::Block(bytes) => {
+                self.coins.heard_block(id, bytes.len() as u64);
                 let arrival = bytes.first_chunk::<HEADER_BYTES>().and_then(|header| {
                     let block = chain.tree().find(&sha256d(header))?;
                     Some((block, self.schedule.arrived(id, block, bytes.len() as u64, now)))
@@ -463,6 +528,16 @@ impl PeerManager {
                         self.schedule.useless(id, bytes.len() as u64);
                     }
                     Some((_, Arrival::NotAsked)) | None => return Err(PeerError::UnaskedBlock),
+                }
+            }
+            Message::SpentCoins(sent) => {
+                let bytes = sent.size() as u64;
+                self.schedule.heard_other(id, bytes);
+                let block = chain.tree().find(&sent.block).ok_or(PeerError::UnaskedCoins)?;
+                match self.coins.arrived(id, block, bytes, now) {
+                    Arrival::Wanted => out.push(Action::Coins(id, block)),
+                    Arrival::Late => {}
+                    Arrival::NotAsked => return Err(PeerError::UnaskedCoins),
                 }
             }
             Message::Addresses(list) => {
@@ -485,7 +560,11 @@ impl PeerManager {
             peer.headers.best().filter(|_| serves && services.has(Services::WITNESS))
         {
             let is_limited = !services.has(Services::NETWORK);
-            self.schedule.set_peer(id, Has { best, is_limited, is_inbound: peer.inbound });
+            let has = Has { best, is_limited, is_inbound: peer.inbound };
+            self.schedule.set_peer(id, has);
+            if peer.session.them().is_some_and(offers_coins) {
+                self.coins.set_peer(id, has);
+            }
         }
     }
 
@@ -511,7 +590,8 @@ impl PeerManager {
             let again = peer.headers.ask_again(chain, now);
             out.extend(again.map(|request| Action::Send(*id, request)));
         }
-        let faults = self.schedule.tick(now);
+        let mut faults = self.schedule.tick(now);
+        faults.extend(self.coins.tick(now));
         dropped.extend(faults.into_iter().map(|(id, fault)| (id, fault.into())));
         for (id, error) in dropped {
             if self.peers.contains_key(&id) {
@@ -523,6 +603,8 @@ impl PeerManager {
             self.want_followed(chain.tree());
         }
         self.request_blocks(chain.tree(), now, out);
+        let requests = self.coins.requests(chain.tree(), now);
+        out.extend(requests.into_iter().map(|(id, request)| Action::Send(id, request)));
     }
 
     /// Requests headers from all peers at once if few are to come. While there may be many, one

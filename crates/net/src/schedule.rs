@@ -205,6 +205,13 @@ impl Schedule {
         }
     }
 
+    /// Records that this many of the bytes heard of a peer are of something else than blocks.
+    pub(super) fn heard_other(&mut self, id: PeerId, bytes: u64) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.line.other(bytes);
+        }
+    }
+
     /// Returns which blocks each peer has.
     pub fn having(&self) -> impl Iterator<Item = Has> + '_ {
         self.peers.values().map(|peer| peer.has)
@@ -287,6 +294,11 @@ impl Schedule {
     /// Records that `block` of lane `lane` was taken, and found valid.
     pub fn taken(&mut self, lane: usize, block: BlockId) {
         self.wanted.taken(lane, block);
+    }
+
+    /// Records that the first block of `lane`, which was not requested, is not wanted any more.
+    pub(super) fn leave_out(&mut self, lane: usize, block: BlockId) {
+        self.wanted.leave_out(lane, block);
     }
 
     /// Records that the peer `id` sent `block`, of this many bytes.

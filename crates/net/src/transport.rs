@@ -224,8 +224,8 @@ impl<R: Read> Reader<R> {
 
     /// Like [`Reader::read`], but calls `admit` with the bytes that a message announces before they
     /// are read; if that fails, so does reading. Calls `block_bytes` each time that bytes of the
-    /// payload of a block have come, with their number: a block counts while it arrives, and no
-    /// other message does.
+    /// payload of a block, or of the coins that it spends, have come, with their number: these
+    /// count while they arrive, and no other message does.
     ///
     /// # Errors
     /// As for [`Reader::read`], or that of `admit`.
@@ -251,6 +251,11 @@ impl<R: Read> Reader<R> {
     }
 }
 
+/// Returns whether the bytes of a message count while they arrive.
+fn counts(command: Command) -> bool {
+    command == Command::BLOCK || command == Command::BSPENT
+}
+
 /// A message, or why it must be skipped.
 type Framed = Result<(Command, Range<usize>), MessageError>;
 
@@ -265,8 +270,8 @@ fn read_v1(
     let envelope = Envelope::parse(&head, magic)?;
     (watch.admit)(envelope.len)?;
     buffer.clear();
-    let is_block = envelope.command == Some(Command::BLOCK);
-    read_into(from, envelope.len, buffer, if is_block { envelope.len } else { 0 }, watch)?;
+    let counted = envelope.command.is_some_and(counts);
+    read_into(from, envelope.len, buffer, if counted { envelope.len } else { 0 }, watch)?;
     Ok(envelope.check(buffer).map(|command| (command, 0..buffer.len())))
 }
 
@@ -301,7 +306,7 @@ fn read_contents(
         buffer.reserve_exact(len + PACKET_OVERHEAD);
         read_into(from, PACKET_OVERHEAD, buffer, 0, watch)?;
         let block = match split_contents(&inbound.peek(buffer)) {
-            Ok((Command::BLOCK, name)) => len.saturating_sub(name),
+            Ok((command, name)) if counts(command) => len.saturating_sub(name),
             _ => 0,
         };
         read_into(from, len, buffer, block, watch)?;

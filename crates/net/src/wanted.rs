@@ -181,10 +181,10 @@ impl Wanted {
         }
     }
 
-    /// Records that `block` of lane `lane` was taken.
-    pub fn taken(&mut self, lane: usize, block: BlockId) {
+    /// Records that `block` of this lane was taken.
+    pub fn taken(&mut self, lane_number: usize, block: BlockId) {
         // The lane may be one that was wanted before; its block may be wanted again.
-        let Some(lane) = self.lanes.get_mut(lane) else { return };
+        let Some(lane) = self.lanes.get_mut(lane_number) else { return };
         if let Some(requested) = self.states.get_mut(&block)
             && let WantedState::Arrived(_, bytes) = requested.state
         {
@@ -193,6 +193,23 @@ impl Wanted {
             lane.open -= 1;
         }
         lane.is_read = true;
+        self.pass_taken(lane_number);
+    }
+
+    /// Records that `block`, which was not requested, is not wanted any more, if it is the first of
+    /// its lane.
+    pub fn leave_out(&mut self, lane_number: usize, block: BlockId) {
+        let Some(lane) = self.lanes.get_mut(lane_number) else { return };
+        let first = self.blocks[lane.rest.clone()].first();
+        if first == Some(&block) && !self.states.contains_key(&block) {
+            lane.rest.start += 1;
+            self.pass_taken(lane_number);
+        }
+    }
+
+    /// Passes the first blocks of a lane that are taken.
+    fn pass_taken(&mut self, lane_number: usize) {
+        let lane = &mut self.lanes[lane_number];
         while let Some(first) = self.blocks[lane.rest.clone()].first()
             && self.states.get(first).is_some_and(|requested| requested.state == WantedState::Taken)
         {

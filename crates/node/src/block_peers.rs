@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use apus_chain::{BlockId, Tree};
-pub use apus_net::GivesUp;
+pub use apus_net::{COIN_RANGE_BLOCKS, GivesUp, coins_cutoff};
 
 use super::block::step::Step;
 use super::fault::Fault;
@@ -15,8 +15,9 @@ use apus_progress::Observer;
 
 /// Peers that send wanted blocks.
 pub trait BlockPeers: Send + Sync {
-    /// Waits for the block of a step, and calls `check` with its bytes. A peer that sent other
-    /// bytes is disconnected, and the block is requested from others.
+    /// Waits for the block of a step and, if they are wanted, the coins that it spends, and calls
+    /// `check` with the block's bytes. A peer that sent other bytes is disconnected, and the block
+    /// is requested from others.
     ///
     /// # Errors
     /// `halt` was raised, no peer has the block, or it breaks a rule.
@@ -36,6 +37,30 @@ pub trait BlockPeers: Send + Sync {
     /// # Panics
     /// The thread that talks to peers has panicked.
     fn next(&self, halt: &AtomicBool) -> Option<BlockId>;
+
+    /// Returns whether a connected peer offers the coins that blocks spend (draft BIP 455).
+    fn offers_coins(&self) -> bool {
+        false
+    }
+
+    /// Waits for the coins that the block of a step spends and that were created below
+    /// [`coins_cutoff`], and calls `check` with them. A peer whose coins are wrong is disconnected,
+    /// and they are requested from others. Returns `false` if no peer has them.
+    ///
+    /// # Errors
+    /// `halt` was raised, or the disk fails.
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
+    fn fetch_coins(
+        &self,
+        _tree: &Tree,
+        _step: Step,
+        _halt: &AtomicBool,
+        _check: &mut dyn FnMut(&[u8]) -> Result<(), String>,
+    ) -> Result<bool, Fault> {
+        Ok(false)
+    }
 
     /// Talks to peers, which send the `wanted` blocks, while `work` runs once.
     ///
@@ -69,6 +94,9 @@ pub struct Wanted {
     pub gives_up: GivesUp,
     /// The height below which blocks are requested without their witnesses.
     pub stripped_below: u32,
+    /// The blocks whose spent coins are wanted, in order of height; those that are stored already
+    /// may be among them.
+    pub coins: Arc<[BlockId]>,
 }
 
 impl Wanted {
@@ -90,7 +118,7 @@ impl Wanted {
         }
         let blocks = blocks.into();
         let sizes = sizes.into();
-        Self { blocks, sizes, lanes, gives_up: GivesUp::Nothing, stripped_below: 0 }
+        Self { blocks, sizes, lanes, ..Self::default() }
     }
 
     /// Returns the expected size of all blocks in bytes.
@@ -106,10 +134,14 @@ impl Wanted {
         bytes.map_or(0, |bytes| u64::from(*bytes))
     }
 
+    /// Returns whether the coins that a block spends are wanted.
+    pub fn wants_coins(&self, tree: &Tree, id: BlockId) -> bool {
+        self.coins.get(place_in(&self.coins, tree, id)) == Some(&id)
+    }
+
     /// Returns where in `blocks` a block is, if it is one of them.
     fn place_of(&self, tree: &Tree, id: BlockId) -> usize {
-        let height = tree.node(id).height;
-        self.blocks.partition_point(|block| tree.node(*block).height < height)
+        place_in(&self.blocks, tree, id)
     }
 
     /// Returns the lane of a block; `None` if the block is not wanted.
@@ -118,6 +150,12 @@ impl Wanted {
         let lane = self.lanes.partition_point(|lane| lane.end <= at);
         self.lanes.get(lane).filter(|lane| lane.contains(&at)).map(|_| lane)
     }
+}
+
+/// Returns where in `blocks`, which are in order of height, a block is, if it is one of them.
+fn place_in(blocks: &[BlockId], tree: &Tree, id: BlockId) -> usize {
+    let height = tree.node(id).height;
+    blocks.partition_point(|block| tree.node(*block).height < height)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use apus_chain::{BlockId, Tree};
+use apus_hash::Hash;
 use apus_net::{
     Action, ConnectionType, Fault, HeaderChain, Missing, Ourselves, PeerError, PeerId, PeerManager,
     PeerOptions, SessionFault, TimeOffsets, Transport, TransportError,
@@ -83,6 +84,9 @@ pub(super) struct Connections {
     /// Since when no peer has connected or the last one was lost; `None` after the user was told
     /// that there is no peer.
     alone_since: Option<Duration>,
+    /// Since when coins are wanted and no peer offers them; `None` if that is not so, or the user
+    /// was told.
+    coins_missed_since: Option<Duration>,
     /// When the user was last told that the proxy does not answer.
     proxy_told: Option<Duration>,
     advice: Advice,
@@ -129,6 +133,7 @@ impl Connections {
             looked: Duration::ZERO,
             saved: Duration::ZERO,
             alone_since: Some(Duration::ZERO),
+            coins_missed_since: None,
             proxy_told: None,
             advice: Advice::new(options),
         }
@@ -191,12 +196,13 @@ impl Connections {
 
     /// Replaces the wanted blocks.
     pub fn want(&mut self, wanted: Wanted) {
-        let Wanted { blocks, lanes, gives_up, stripped_below, .. } = wanted.clone();
+        let Wanted { blocks, lanes, gives_up, stripped_below, coins, .. } = wanted.clone();
         self.traffic.want(wanted.bytes());
         self.feed.begin(wanted);
         self.manager.want_nothing();
         self.manager.strip_below(stripped_below);
         self.manager.schedule().want(blocks, lanes);
+        self.manager.want_coins(coins);
         self.missing.begin(gives_up);
     }
 
@@ -216,6 +222,7 @@ impl Connections {
         self.manager.want_nothing();
         self.traffic.want(0);
         self.feed.take_notes();
+        self.feed.drop_coins();
     }
 
     /// Does the work that is due, then waits a moment for events and handles them.
@@ -232,12 +239,16 @@ impl Connections {
         self.traffic.set_open_bytes(self.links.values().map(Link::block_bytes).sum());
         for (id, link) in &self.links {
             self.manager.schedule().heard(*id, link.block_bytes(), now);
+            self.manager.coins().heard(*id, link.block_bytes(), now);
             if link.is_sending() {
                 self.manager.has_read(*id, now);
             }
         }
         if let Some(bytes_max) = self.feed.memory_alone() {
-            self.manager.schedule().set_bytes_max(bytes_max);
+            self.manager.set_bytes_max(bytes_max);
+        }
+        while let Some(block) = self.manager.coins().give_up(chain.tree()) {
+            self.feed.coins_gone(block);
         }
         self.manager.tick(chain, now, random(), &mut actions);
         self.carry_out(actions, observer);
@@ -382,6 +393,14 @@ impl Connections {
             self.traffic.arrived(self.feed.expected_bytes(chain.tree(), *id));
             self.dialer.roles().note_block(from, now);
             self.feed.arrive(*id, from, bytes);
+        } else if command == Command::BSPENT {
+            if let Some(Action::Coins(_, id)) =
+                actions.iter().find(|action| matches!(action, Action::Coins(..)))
+            {
+                bytes.truncate(payload.end);
+                bytes.drain(..payload.start + size_of::<Hash>());
+                self.feed.arrive_coins(*id, from, bytes);
+            }
         } else if let Some(link) = self.links.get(&from)
             && !self.served.answer((from, link), command, (bytes, payload), answered)
         {
@@ -438,6 +457,11 @@ impl Connections {
                     self.manager.changed_block(peer, id, what, &mut actions);
                 }
                 Note::Invalid(peer, why) => self.manager.invalid_block(peer, why, &mut actions),
+                Note::WaitsForCoins => self.manager.coins().read(),
+                Note::TookCoins(id) => self.manager.coins().taken(id),
+                Note::WrongCoins(peer, id, what) => {
+                    self.manager.wrong_coins(peer, id, what, &mut actions);
+                }
             }
         }
         self.carry_out(actions, observer);
@@ -471,7 +495,7 @@ impl Connections {
                         self.close(id, Closing::Lost, why, observer);
                     }
                 }
-                Action::Block(..) => {}
+                Action::Block(..) | Action::Coins(..) => {}
             }
         }
     }
@@ -566,6 +590,7 @@ impl Connections {
             observer.note("No peer is connected: waiting for one");
         }
         self.look_for_missing(tree, observer);
+        self.look_for_coins(observer);
         let leaving = self.upkeep.look_for_faster(&mut self.manager, &mut self.dialer, now);
         if let Some((id, why)) = leaving {
             self.close(id, Closing::Dropped, why.to_string(), observer);
@@ -599,6 +624,20 @@ impl Connections {
         if let Some(block) = gone {
             let height = tree.height(block);
             self.feed.gone(self.manager.schedule().awaited_from(tree, height));
+        }
+    }
+
+    /// Tells the user if coins are wanted and no connected peer offers them.
+    fn look_for_coins(&mut self, observer: &dyn Observer) {
+        let now = self.now();
+        let coins = self.manager.coins();
+        if !coins.is_wanting() || coins.has_peers() {
+            self.coins_missed_since = Some(now);
+        } else if self.coins_missed_since.is_some_and(|since| now > since + ALONE_AFTER) {
+            self.coins_missed_since = None;
+            observer.note(
+                "No connected peer offers the coins that blocks spend: waiting for one that does",
+            );
         }
     }
 

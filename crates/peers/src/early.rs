@@ -1,5 +1,5 @@
-//! Blocks that have arrived and that no thread has taken: in memory and, beyond that, in a file
-//! without a name, which is gone with the process.
+//! Blocks, and the coins that they spend, that have arrived and that no thread has taken: in memory
+//! and, beyond that, in a file without a name, which is gone with the process.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,9 +16,17 @@ use apus_node::space::MIN_DISK_SPACE_BYTES;
 /// the byte.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
+/// A part of a block that peers send by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    Block,
+    /// The coins that it spends.
+    Coins,
+}
+
 /// Blocks that have arrived.
 pub(super) struct EarlyBlocks {
-    blocks: HashMap<BlockId, (PeerId, EarlyBlock)>,
+    blocks: HashMap<(BlockId, Part), (PeerId, EarlyBlock)>,
     memory: u64,
     /// The most bytes that are kept in memory, and how far less while memory is short.
     memory_max: u64,
@@ -65,6 +73,13 @@ impl EarlyBlocks {
         self.begin_file();
     }
 
+    /// Drops all coins.
+    pub fn drop_coins(&mut self) {
+        let is_coins = |(_, part): &&(BlockId, Part)| *part == Part::Coins;
+        let coins: Vec<_> = self.blocks.keys().filter(is_coins).copied().collect();
+        coins.into_iter().for_each(|part| drop(self.remove(part)));
+    }
+
     /// Begins another file. The one before is gone once its blocks are taken.
     fn begin_file(&mut self) {
         self.file = Arc::new(SpillFile::unlinked(&self.path, ".tmp"));
@@ -104,10 +119,10 @@ impl EarlyBlocks {
         FileSystem::of(directory).is_ok_and(|disk| disk.free >= least)
     }
 
-    /// Adds a block. `written` says whether the file took it, and at which offset.
+    /// Adds a part of a block. `written` says whether the file took it, and at which offset.
     pub fn insert(
         &mut self,
-        id: BlockId,
+        part: (BlockId, Part),
         from: PeerId,
         bytes: BlockBytes,
         written: Option<(Arc<SpillFile>, Result<u64, StoreError>)>,
@@ -127,22 +142,27 @@ impl EarlyBlocks {
         if let EarlyBlock::Memory(bytes) = &held {
             self.memory += bytes.len() as u64;
         }
-        if let Some((_, replaced)) = self.blocks.insert(id, (from, held)) {
+        if let Some((_, replaced)) = self.blocks.insert(part, (from, held)) {
             self.forget(&replaced);
         }
     }
 
-    /// Takes a block.
-    pub fn remove(&mut self, id: BlockId) -> Option<(PeerId, EarlyBlock)> {
-        let (from, held) = self.blocks.remove(&id)?;
+    /// Takes a part of a block.
+    pub fn remove(&mut self, part: (BlockId, Part)) -> Option<(PeerId, EarlyBlock)> {
+        let (from, held) = self.blocks.remove(&part)?;
         self.forget(&held);
         Some((from, held))
     }
 
+    /// Returns whether a part of a block is here.
+    pub fn has(&self, part: (BlockId, Part)) -> bool {
+        self.blocks.contains_key(&part)
+    }
+
     /// Takes any block.
     pub fn pop(&mut self) -> Option<(BlockId, PeerId, EarlyBlock)> {
-        let id = *self.blocks.keys().next()?;
-        self.remove(id).map(|(from, held)| (id, from, held))
+        let (id, part) = *self.blocks.keys().find(|(_, part)| *part == Part::Block)?;
+        self.remove((id, part)).map(|(from, held)| (id, from, held))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -192,7 +212,7 @@ mod tests {
     fn add(blocks: &mut EarlyBlocks, bytes: Vec<u8>) {
         let file = blocks.file_for(bytes.len());
         let written = file.map(|file| (Arc::clone(&file), file.append(&bytes)));
-        blocks.insert(id(), PeerId(1), bytes, written);
+        blocks.insert((id(), Part::Block), PeerId(1), bytes, written);
     }
 
     #[test]
@@ -200,10 +220,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut blocks = EarlyBlocks::new(dir.path().join("early"), 10, Arc::default());
         add(&mut blocks, vec![1; 8]);
-        let (_, held) = blocks.remove(id()).unwrap();
+        let (_, held) = blocks.remove((id(), Part::Block)).unwrap();
         assert!(matches!(held, EarlyBlock::Memory(_)));
         add(&mut blocks, vec![2; 11]);
-        let (_, held) = blocks.remove(id()).unwrap();
+        let (_, held) = blocks.remove((id(), Part::Block)).unwrap();
         assert!(matches!(held, EarlyBlock::File { .. }));
         assert_eq!(held.read().unwrap(), [2; 11]);
         assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "it has no name");
@@ -226,7 +246,20 @@ mod tests {
         assert!(blocks.file_for(9).is_none() && !blocks.has_failed(), "memory has room");
         add(&mut blocks, vec![1; 11]);
         assert!(blocks.has_failed());
-        assert!(matches!(blocks.remove(id()).unwrap().1, EarlyBlock::Memory(_)));
+        assert!(matches!(blocks.remove((id(), Part::Block)).unwrap().1, EarlyBlock::Memory(_)));
+    }
+
+    #[test]
+    fn coins_count_like_blocks_and_are_not_taken_for_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut blocks = EarlyBlocks::new(dir.path().join("early"), 10, Arc::default());
+        add(&mut blocks, vec![1; 6]);
+        blocks.insert((id(), Part::Coins), PeerId(2), vec![2; 4], None);
+        assert!(blocks.file_for(1).is_some(), "memory is full");
+        assert_eq!(blocks.pop().unwrap().2.read().unwrap(), [1; 6]);
+        assert!(blocks.pop().is_none() && blocks.has((id(), Part::Coins)));
+        blocks.drop_coins();
+        assert!(blocks.is_empty() && blocks.memory == 0);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use apus_node::fault::Fault;
 use apus_node::sources::BlockBytes;
 use crossbeam_channel::Sender;
 
-use super::early::{EarlyBlock, EarlyBlocks};
+use super::early::{EarlyBlock, EarlyBlocks, Part};
 
 /// How often a thread that waits for a block checks whether it must end.
 const WAIT: Duration = Duration::from_millis(50);
@@ -31,6 +31,12 @@ pub(super) enum Note {
     Changed(PeerId, BlockId, String),
     /// The peer sent a block that breaks a rule.
     Invalid(PeerId, String),
+    /// A thread waits for the coins that a block spends.
+    WaitsForCoins,
+    /// The coins that this block spends were taken, and fit it.
+    TookCoins(BlockId),
+    /// The peer sent coins that are not those that the block spends.
+    WrongCoins(PeerId, BlockId, String),
 }
 
 /// Blocks that have arrived and wait to be taken.
@@ -53,6 +59,8 @@ struct FeedState {
     notes: Vec<Note>,
     /// Blocks that do not come.
     gone: HashSet<BlockId>,
+    /// Blocks whose coins do not come.
+    coins_gone: HashSet<BlockId>,
     waits: Waits,
     talk: Talk,
 }
@@ -99,6 +107,13 @@ enum Talk {
 }
 
 impl FeedState {
+    /// Returns whether the coins that a block spends are wanted and are still to come.
+    fn waits_for_coins(&self, tree: &Tree, id: BlockId) -> bool {
+        self.wanted.wants_coins(tree, id)
+            && !self.blocks.has((id, Part::Coins))
+            && !self.coins_gone.contains(&id)
+    }
+
     /// Returns whether the thread that talks to peers has ended.
     ///
     /// # Panics
@@ -127,6 +142,7 @@ impl Feed {
             senders: HashMap::new(),
             notes: Vec::new(),
             gone: HashSet::new(),
+            coins_gone: HashSet::new(),
             waits: Waits::default(),
             talk: Talk::default(),
         });
@@ -152,6 +168,7 @@ impl Feed {
         state.senders.clear();
         state.notes.clear();
         state.gone.clear();
+        state.coins_gone.clear();
         (state.wanted, state.talk) = (wanted, Talk::GoesOn);
     }
 
@@ -174,10 +191,32 @@ impl Feed {
 
     /// Hands over a block that a peer has sent.
     pub(super) fn arrive(&self, id: BlockId, from: PeerId, bytes: BlockBytes) {
+        self.arrive_part((id, Part::Block), from, bytes, |state| {
+            if !state.awaited.contains(&id) {
+                state.order.push_back(id);
+            }
+            state.gone.remove(&id);
+        });
+    }
+
+    /// Hands over the coins that a block spends, which a peer has sent.
+    pub(super) fn arrive_coins(&self, id: BlockId, from: PeerId, bytes: BlockBytes) {
+        self.arrive_part((id, Part::Coins), from, bytes, |state| {
+            state.coins_gone.remove(&id);
+        });
+    }
+
+    fn arrive_part(
+        &self,
+        part: (BlockId, Part),
+        from: PeerId,
+        bytes: BlockBytes,
+        note: impl FnOnce(&mut FeedState),
+    ) {
         // The lock is free while the file is written.
         let file = {
             let mut state = self.state();
-            let is_awaited = state.awaited.contains(&id);
+            let is_awaited = state.awaited.contains(&part.0);
             state.blocks.file_for(bytes.len()).filter(|_| !is_awaited)
         };
         let written = file.map(|file| {
@@ -185,11 +224,8 @@ impl Feed {
             (file, offset)
         });
         let mut state = self.state();
-        if !state.awaited.contains(&id) {
-            state.order.push_back(id);
-        }
-        state.gone.remove(&id);
-        state.blocks.insert(id, from, bytes, written);
+        note(&mut state);
+        state.blocks.insert(part, from, bytes, written);
         self.arrived.notify_all();
     }
 
@@ -197,6 +233,17 @@ impl Feed {
     pub(super) fn gone(&self, ids: impl IntoIterator<Item = BlockId>) {
         self.state().gone.extend(ids);
         self.arrived.notify_all();
+    }
+
+    /// Tells the threads that wait for the coins of this block that they do not come.
+    pub(super) fn coins_gone(&self, id: BlockId) {
+        self.state().coins_gone.insert(id);
+        self.arrived.notify_all();
+    }
+
+    /// Drops the coins that have arrived and that no thread has taken.
+    pub(super) fn drop_coins(&self) {
+        self.state().blocks.drop_coins();
     }
 
     /// Takes a block that has arrived and that no thread has taken, with the peer that sent it.
@@ -251,7 +298,8 @@ impl Feed {
         state
     }
 
-    /// Waits for the block of `step`, and takes it.
+    /// Waits for the block of `step` and, if they are wanted, the coins that it spends, and takes
+    /// the block: a thread that has taken it need not wait any more, so that no block is lost.
     ///
     /// # Errors
     /// `halt` was raised, or no peer has the block.
@@ -263,7 +311,8 @@ impl Feed {
         let mut state = self.state();
         let mut is_noted = false;
         let result = loop {
-            if let Some((from, held)) = state.blocks.remove(id) {
+            let waits_for_coins = state.waits_for_coins(tree, id);
+            if !waits_for_coins && let Some((from, held)) = state.blocks.remove((id, Part::Block)) {
                 state.senders.insert(id, from);
                 break Ok(held);
             }
@@ -278,6 +327,9 @@ impl Feed {
                 if let Some(lane) = state.wanted.lane_of(tree, id) {
                     self.note(&mut state, Note::Waits(lane));
                 }
+                if waits_for_coins {
+                    self.note(&mut state, Note::WaitsForCoins);
+                }
             }
             state = self.wait(state);
         };
@@ -288,6 +340,52 @@ impl Feed {
         }
         drop(state);
         result.and_then(|held: EarlyBlock| held.read().map_err(Fault::Store))
+    }
+
+    /// Waits for the coins that the block of `step` spends, and takes them, with the peer that sent
+    /// them; `None` if no peer has them.
+    ///
+    /// # Errors
+    /// `halt` was raised, or the disk fails.
+    ///
+    /// # Panics
+    /// The thread that talks to peers has panicked.
+    pub fn fetch_coins(
+        &self,
+        tree: &Tree,
+        step: Step,
+        halt: &AtomicBool,
+    ) -> Result<Option<(PeerId, BlockBytes)>, Fault> {
+        let mut state = self.state();
+        let mut is_noted = false;
+        let (from, held) = loop {
+            if let Some(found) = state.blocks.remove((step.id, Part::Coins)) {
+                break found;
+            }
+            if !state.waits_for_coins(tree, step.id) {
+                return Ok(None);
+            }
+            if halt.load(Relaxed) || state.is_over() {
+                return Err(Fault::Stopped);
+            }
+            if !std::mem::replace(&mut is_noted, true) {
+                self.note(&mut state, Note::WaitsForCoins);
+            }
+            state = self.wait(state);
+        };
+        drop(state);
+        Ok(Some((from, held.read()?)))
+    }
+
+    /// Records that the coins that were fetched fit the block.
+    pub fn took_coins(&self, id: BlockId) {
+        self.note(&mut self.state(), Note::TookCoins(id));
+    }
+
+    /// Records that the coins that were fetched are not those that the block spends. Another peer
+    /// is asked for them.
+    pub fn wrong_coins(&self, from: PeerId, id: BlockId, what: String) {
+        self.note(&mut self.state(), Note::WrongCoins(from, id, what));
     }
 
     /// Waits for any wanted block that no thread has taken; `None` if `halt` was raised.
@@ -364,6 +462,41 @@ mod tests {
         assert_eq!(waits.total(at(5)), Duration::from_secs(4));
         waits.end(at(6));
         assert_eq!(waits.total(at(9)), Duration::from_secs(5));
+    }
+
+    /// A thread that has taken a block must not wait for its coins: the block would be lost if the
+    /// thread had to end.
+    #[test]
+    fn a_block_is_taken_once_its_coins_are_here_or_do_not_come() {
+        let network = Network::new(Chain::Regtest);
+        let bytes = genesis_block(&network);
+        let tree = Tree::new(network, *BlockView::parse(&bytes).unwrap().header());
+        let id = tree.genesis();
+        let lanes = std::iter::once(0..1).collect();
+        let wanted =
+            Wanted { blocks: Arc::new([id]), lanes, coins: Arc::new([id]), ..Wanted::default() };
+        let dir = tempfile::tempdir().unwrap();
+        let feed = Feed::new(bounded(1).0, dir.path().join("early"), 1 << 20, Arc::default());
+        let step = Step { id, place: BlockOrigin::Peers, weight: 0 };
+        let halt = AtomicBool::new(true);
+        feed.begin(wanted.clone());
+        feed.arrive(id, PeerId(1), bytes.clone());
+        assert!(matches!(feed.fetch(&tree, step, &halt), Err(Fault::Stopped)));
+        assert!(matches!(feed.fetch_coins(&tree, step, &halt), Err(Fault::Stopped)));
+        assert!(matches!(feed.take_notes()[..], []), "a thread that ends waits for nothing");
+        feed.arrive_coins(id, PeerId(2), vec![0]);
+        assert!(feed.fetch(&tree, step, &halt).is_ok_and(|block| block == bytes));
+        let coins = feed.fetch_coins(&tree, step, &halt);
+        assert!(coins.is_ok_and(|coins| coins == Some((PeerId(2), vec![0]))));
+        feed.wrong_coins(PeerId(2), id, "why".to_string());
+        assert!(matches!(&feed.take_notes()[..], [Note::WrongCoins(PeerId(2), _, _)]));
+        feed.coins_gone(id);
+        feed.arrive(id, PeerId(1), bytes.clone());
+        assert!(feed.fetch(&tree, step, &halt).is_ok());
+        assert!(feed.fetch_coins(&tree, step, &halt).is_ok_and(|coins| coins.is_none()));
+        feed.arrive_coins(id, PeerId(1), vec![1]);
+        feed.drop_coins();
+        assert!(feed.has_none());
     }
 
     /// Notes and blocks that have arrived belong to the blocks that were wanted then.

@@ -48,6 +48,9 @@ pub struct Search {
     pub has_files: bool,
     /// The height that the headers must reach: that of the hints or the snapshot, or 0.
     pub height: u32,
+    /// Whether a peer is waited for that offers the coins that blocks spend, while connections are
+    /// being opened.
+    pub needs_coins: bool,
 }
 
 /// Requests headers from all peers until none of them has more, and adds them to the tree and the
@@ -77,7 +80,9 @@ pub fn find_headers(
         }
         // A peer that is being connected may have a better chain.
         let is_alone = !search.is_last || connections.manager().heard() < HEARD_MIN;
-        let may_come = waits < patience && is_alone && connections.is_opening();
+        let lacks_coins = search.needs_coins && !connections.manager().offers_coins();
+        let may_come = (waits < patience && is_alone || waits < peers.patience && lacks_coins)
+            && connections.is_opening();
         let is_done = !may_come
             && connections.manager().has_all_headers(now, patience)
             && !(search.fetches && connections.awaits_blocks(tree, patience));

@@ -249,13 +249,36 @@ impl BlockPeers for Peers {
         }
     }
 
+    fn offers_coins(&self) -> bool {
+        self.connections().manager().offers_coins()
+    }
+
+    fn fetch_coins(
+        &self,
+        tree: &Tree,
+        step: Step,
+        halt: &AtomicBool,
+        check: &mut dyn FnMut(&[u8]) -> Result<(), String>,
+    ) -> Result<bool, Fault> {
+        while let Some((from, coins)) = self.feed.fetch_coins(tree, step, halt)? {
+            match check(&coins) {
+                Ok(()) => {
+                    self.feed.took_coins(step.id);
+                    return Ok(true);
+                }
+                Err(what) => self.feed.wrong_coins(from, step.id, what),
+            }
+        }
+        Ok(false)
+    }
+
     fn next(&self, halt: &AtomicBool) -> Option<BlockId> {
         self.feed.next(halt)
     }
 
     fn serve(&self, tree: &Tree, wanted: Wanted, observer: &dyn Observer, work: &mut dyn FnMut()) {
         // Blocks near the tip may be on their way, and are wanted again after this.
-        let has_own = !wanted.blocks.is_empty();
+        let has_own = !wanted.blocks.is_empty() || !wanted.coins.is_empty();
         if has_own {
             self.connections().want(wanted);
         }

@@ -29,6 +29,10 @@ impl Upkeep {
         dialer: &mut Dialer,
         now: Duration,
     ) -> Option<Leaving> {
+        // The slowest peer may be the only one that offers coins.
+        if manager.coins().is_wanting() {
+            return None;
+        }
         let schedule = manager.schedule();
         let waiting_bytes = (!schedule.is_done()).then(|| schedule.waiting_bytes());
         let runners = dialer.roles().runners(|id| schedule.speed(id));

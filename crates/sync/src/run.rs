@@ -12,7 +12,7 @@ use apus_node::block_peers::BlockPeers;
 use apus_node::error::SyncError;
 use apus_node::memory_share::{InOrderShare, header_bytes};
 use apus_node::opened::{Coins, Node, observe, share_of};
-use apus_node::options::Options;
+use apus_node::options::{AssumeValid, Options};
 use apus_node::rebuild::Rebuild;
 use apus_node::reconsider::{MarkedChain, reconsider};
 use apus_node::run::Run;
@@ -337,6 +337,10 @@ fn follow_peers(
             // Hints may need blocks that the files lack.
             has_files: !opened.is_empty() && claim.is_none() && first.is_none(),
             height: claim.and_then(|claim| claim.height(node.tree())).unwrap_or(0),
+            // Where there are files, there may be rev files.
+            needs_coins: claim.is_some()
+                && opened.is_empty()
+                && node.options().assumevalid == AssumeValid::Nothing,
         };
         if searches {
             find_headers(node, peers, search, watch)?;

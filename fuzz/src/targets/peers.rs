@@ -231,6 +231,7 @@ fn settle(out: &mut Vec<Action>, live: &mut BTreeSet<PeerId>) {
             Action::Send(peer, _)
             | Action::Block(peer, _)
             | Action::Addresses(peer, _)
+            | Action::Coins(peer, _)
             | Action::Ready(peer) => assert!(live.contains(&peer), "{peer:?} is not connected"),
         }
     }

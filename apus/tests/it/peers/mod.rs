@@ -1,6 +1,7 @@
 //! Sync from peers on this machine: honest ones, flawed ones and hostile ones.
 
 mod clock;
+mod coins;
 mod flawed;
 mod flood;
 mod from_files;

@@ -8,7 +8,7 @@ mod hints_files;
 mod interrupted;
 mod last_blocks;
 pub mod pruned;
-mod refusals;
+pub mod refusals;
 mod reports;
 mod same_results;
 mod siblings;

@@ -112,7 +112,13 @@ fn find_base(node: &mut Node, listed: &AssumeutxoData, watch: Watch) -> Result<(
     let options = node.options();
     let disk = node.dir().disk();
     let peers = Arc::new(Peers::begin(options, wanted, lan, disk, height, node.squeeze())?);
-    let search = Search { fetches: false, is_last: true, has_files: false, height: listed.height };
+    let search = Search {
+        fetches: false,
+        is_last: true,
+        has_files: false,
+        height: listed.height,
+        needs_coins: false,
+    };
     let observer = peers.observer(watch.observer);
     find_headers(node, &peers, search, Watch::new(&observer, watch.stop))
 }

@@ -150,7 +150,7 @@ impl World {
                     assert!(self.dropped.insert(id, error).is_none());
                 }
                 Action::Block(_, block) => self.blocks.push(block),
-                Action::Addresses(..) | Action::Ready(_) => {}
+                Action::Addresses(..) | Action::Ready(_) | Action::Coins(..) => {}
             }
         }
     }
@@ -493,6 +493,8 @@ fn each_fault_costs_the_connection() {
         ),
         ("`feature` after the handshake", Habit::Sends(raw(Command::FEATURE, b"\x04name\0"))),
         ("`getbspent`, though we do not offer", Habit::Sends(raw(Command::GETBSPENT, &[0; 36]))),
+        ("coins that were not asked for", Habit::Sends(raw(Command::BSPENT, &[0; 33]))),
+        ("`bspent`", Habit::Sends(raw(Command::BSPENT, &[0; 31]))),
         ("it is ourselves", Habit::SendsFirst(version(70_016, SERVICES, OUR_NONCE))),
     ];
     for (reason, habit) in cases.into_iter().chain(wrong_headers(&network, &chain)) {

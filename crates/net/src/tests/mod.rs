@@ -1,5 +1,6 @@
 mod addresses;
 mod candidates;
+mod coin_schedule;
 mod connections;
 mod feelers;
 mod hostile_worlds;

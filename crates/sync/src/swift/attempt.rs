@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use apus_chain::BlockId;
 use apus_node::checked::Checked;
 use apus_node::coin_count::CoinsAt;
 use apus_node::coin_tables::{Tables, WRITERS_PER_CORE, Writing};
@@ -30,6 +31,15 @@ use crate::claim::Claim;
 /// are proved. The rest is for the coins that will be written.
 const SNAPSHOT_PERCENT: usize = 30;
 
+/// How an attempt has ended.
+pub(super) enum Ended {
+    /// The chainstate is built and committed.
+    Committed,
+    /// No peer has sent the coins that these blocks spend. All blocks are stored, and the work on
+    /// the others is saved.
+    LacksCoins(Vec<BlockId>),
+}
+
 /// Builds the chainstate up to the plan's target, and makes the target the best block. Continues
 /// from the saved work of an interrupted run. `corrects` says whether hints and undo
 /// data are corrected.
@@ -43,7 +53,7 @@ pub(super) fn attempt(
     plan: &SwiftPlan,
     corrects: bool,
     watch: Watch,
-) -> Result<(), Fault> {
+) -> Result<Ended, Fault> {
     let built = build_all(node, claim, plan, corrects, watch);
     if matches!(built, Err(Fault::Stopped)) {
         // Blocks that peers have sent are noted in the index, so that they need not be downloaded
@@ -61,7 +71,7 @@ fn build_all(
     plan: &SwiftPlan,
     corrects: bool,
     watch: Watch,
-) -> Result<(), Fault> {
+) -> Result<Ended, Fault> {
     let directory = node.dir().path().join(DIRECTORY);
     let disk = node.dir().disk().clone();
     let options = node.options().clone();
@@ -114,6 +124,14 @@ fn build_all(
         Some(tables) => tables.write_beside(writing, run)?,
         None => run(&AtomicBool::new(false))?,
     };
+    let lacking = coordinator.take_lacking();
+    if finished.is_some() && !lacking.is_empty() {
+        coordinator.save()?;
+        let (state, ledger) = coordinator.parts();
+        let counts = state.gathered.tally.counts.since(before);
+        ledger.done.counts = ledger.done.counts.plus(counts);
+        return Ok(Ended::LacksCoins(lacking));
+    }
     let finished = finished.ok_or(Fault::Stopped).and_then(|()| {
         if corrects {
             correct(&mut coordinator, &context, (claim, &options), &work, watch)
@@ -134,7 +152,8 @@ fn build_all(
     }
     completed?;
     work.survivors.destroy()?;
-    remove_directory(&disk, &directory).map_err(Fault::Store)
+    remove_directory(&disk, &directory)?;
+    Ok(Ended::Committed)
 }
 
 /// Returns the number of threads that may write the tables of this many coins.
@@ -200,7 +219,8 @@ fn complete(
         Ok(tables.into_bulk())
     })?;
     let coins = Some(tally.coins as i64);
-    ledger.stand_at(shared, plan.chain.clone(), coins, tally.counts.since(before));
+    let counts = ledger.done.counts.plus(tally.counts.since(before));
+    ledger.stand_at(shared, plan.chain.clone(), coins, counts);
     if plan.mode == Mode::AssumeValid {
         // Blocks before segwit have no witnesses.
         let stripped = shared.network.segwit_height.max(1)..*stripped_below;

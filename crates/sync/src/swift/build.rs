@@ -15,14 +15,19 @@ use apus_node::sources::{BlockOrigin, Sources};
 use apus_peers::{download, store_left_after};
 use apus_progress::Watch;
 
-use super::attempt::attempt;
+use super::attempt::{Ended, attempt};
 use super::directory::{forget, saved};
 use super::fault;
 use super::plan;
 use super::plan::{Mode, SwiftPlan};
+use super::undo::no_undo;
 use crate::claim::Claim;
 use crate::saved_work::SavedBlocks;
 use apus_node::sealed::begun_again;
+
+/// How often peers are asked for the coins that a block spends: the one that had them may be lost,
+/// and another found.
+const ASKED_TIMES: u32 = 2;
 
 /// Builds the chainstate of `node`, which has no coins yet, up to the height of `claim`, and makes
 /// the block there the tip. If it is interrupted, the next call continues.
@@ -94,21 +99,32 @@ fn build_branch(
 ) -> Result<(), Fault> {
     let mut is_said = false;
     let mut is_second = false;
+    let mut asked = 0;
     loop {
         store_base(node, watch.stop)?;
         store_recent(node, target, mode, watch)?;
-        let plan = SwiftPlan::new(node, target, mode)?;
+        let mut plan = SwiftPlan::new(node, target, mode)?;
+        plan.looks_up_coins = asked == ASKED_TIMES;
         let words =
             plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
         words.iter().for_each(|words| watch.observer.note(words));
         let result = attempt(node, claim, &plan, corrects, watch);
         let stored = store_left_after(node, plan.stored_from, result.as_ref().err());
         match result {
-            Ok(()) => {
+            Ok(Ended::Committed) => {
                 node.change_tree(|tree| tree.settle_on(plan.target));
                 return Ok(stored?);
             }
             Err(_) if stored.is_err() => return Ok(stored?),
+            Ok(Ended::LacksCoins(lacking)) => {
+                asked += 1;
+                if asked > ASKED_TIMES || asked == ASKED_TIMES && !corrects {
+                    return Err(no_coins(node, &lacking));
+                }
+                if asked == ASKED_TIMES {
+                    watch.observer.note(&words_on_look_up(lacking.len()));
+                }
+            }
             // Another copy may be good; the next attempt continues from the saved work.
             Err(Fault::Damaged(step, what)) if may_have_another_copy(node.sources(), &step) => {
                 take_another_copy(node, step, &what, watch.stop)?;
@@ -123,6 +139,23 @@ fn build_branch(
             }
         }
     }
+}
+
+/// Returns the fault for blocks whose coins no peer has sent, and that are too many to look up.
+fn no_coins(node: &Node, lacking: &[BlockId]) -> Fault {
+    let first = lacking.first().map_or(0, |id| node.tree().height(*id));
+    let others = lacking.len().saturating_sub(1);
+    let why = format!(", and no peer sends the coins that it and {others} other blocks spend");
+    no_undo(first, node.dir().blocks_path(), &why)
+}
+
+fn words_on_look_up(blocks: usize) -> String {
+    let plural = if blocks == 1 { "" } else { "s" };
+    format!(
+        "No peer sends the coins that {blocks} block{plural} spend{}: they are looked up in the \
+         stored blocks, which are read once more",
+        if blocks == 1 { "s" } else { "" }
+    )
 }
 
 /// Stores the base block of bitcoind's second UTXO set, if a source has it. The index on disk does

@@ -15,6 +15,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use apus_chain::BlockId;
 use apus_disk::Disk;
 use apus_host::threads;
 use apus_host::threads::Crew;
@@ -55,6 +56,8 @@ pub(super) struct Coordinator<'a> {
     weight_all: u64,
     weight_done: u64,
     bytes: u64,
+    /// Blocks whose coins no peer has sent.
+    lacking: Vec<BlockId>,
 }
 
 impl<'a> Coordinator<'a> {
@@ -75,8 +78,18 @@ impl<'a> Coordinator<'a> {
         let weight_all: u64 = weights.iter().sum();
         let left: u64 = context.todo().iter().map(|index| weights[*index]).sum();
         let weight_done = weight_all - left;
-        let bytes = 0;
-        Self { context, ledger, state, observer, saving, weights, weight_all, weight_done, bytes }
+        Self {
+            context,
+            ledger,
+            state,
+            observer,
+            saving,
+            weights,
+            weight_all,
+            weight_done,
+            bytes: 0,
+            lacking: Vec::new(),
+        }
     }
 
     /// Runs `threads` workers until every block is finished, or until `stops` returns true. Saves
@@ -97,6 +110,14 @@ impl<'a> Coordinator<'a> {
             return Err(Fault::Stopped);
         }
         done
+    }
+
+    /// Returns the blocks that are left to do, since no peer has sent the coins that they spend, in
+    /// order of height.
+    pub fn take_lacking(&mut self) -> Vec<BlockId> {
+        let mut lacking = std::mem::take(&mut self.lacking);
+        lacking.sort_by_key(|id| self.context.shared.tree.height(*id));
+        lacking
     }
 
     /// Returns the work done, and the ledger.
@@ -134,6 +155,10 @@ impl<'a> Coordinator<'a> {
                 self.ledger.note_dropped(shared.tree, step.id, block.tx_count);
             }
             None => {}
+        }
+        if block.lacks_coins {
+            self.lacking.push(step.id);
+            return;
         }
         if let Some(at) = block.undo {
             self.state.undo.push(UndoWritten { id: step.id, at });
@@ -197,11 +222,19 @@ impl<'a> Coordinator<'a> {
 fn work_until(context: &Context, crew: &Crew<FinishedBlock>) -> Result<Gathered, Fault> {
     let mut worker = Worker::new(context, crew.halt());
     while !crew.is_halted() {
-        let Some(step) = context.take_step(crew.halt()) else { break };
-        match worker.work_on(step) {
-            Err(Fault::Stopped) => context.give_back(step),
-            done => crew.report(done?),
+        let Some(mut taken) = context.take(crew.halt()) else { break };
+        while !crew.is_halted()
+            && let Some(step) = taken.steps.pop_front()
+        {
+            match worker.work_on(step, &mut taken.range) {
+                Err(Fault::Stopped) => {
+                    taken.steps.push_front(step);
+                    break;
+                }
+                done => crew.report(done?),
+            }
         }
+        context.give_back(taken);
     }
     worker.into_gathered()
 }

@@ -27,7 +27,7 @@ pub(super) fn prove(
 ) -> Result<(), Fault> {
     let height = plan.chain.height().unwrap_or(0);
     if !gathered.aggregate.is_balanced() {
-        return Err(unbalanced(claimed, plan.mode, height));
+        return Err(unbalanced(claimed, plan, height));
     }
     let subsidies = (1..=height).map(|height| subsidy(height, shared.network).unsigned_abs());
     let supply: u64 = subsidies.sum();
@@ -48,9 +48,10 @@ pub(super) fn prove(
 }
 
 /// Returns the fault for sums that do not balance: the claim is wrong about some outputs.
-fn unbalanced(claimed: &Unspent, mode: Mode, height: u32) -> Fault {
-    let or_undo = match mode {
+fn unbalanced(claimed: &Unspent, plan: &SwiftPlan, height: u32) -> Fault {
+    let or_undo = match plan.mode {
         Mode::AssumeValid => "",
+        Mode::Full if plan.asks_for_coins() => ", or coins that peers have sent are wrong",
         Mode::Full => ", or undo data is wrong or that of a stale block",
     };
     match claimed {

@@ -46,12 +46,15 @@ pub struct SwiftPlan {
     /// The target and its ancestors.
     pub chain: ActiveChain,
     /// The blocks from height 1 to the target, in the order in which they are stored in files;
-    /// those that peers send come last.
+    /// those that peers send come last. In order of height if peers send the coins that blocks
+    /// spend.
     pub steps: Vec<Step>,
     /// For each step, where the undo data of its block is; empty with [`Mode::AssumeValid`].
     pub undo: Vec<UndoAt>,
     /// The rev files of the sources; none with [`Mode::AssumeValid`].
     pub undo_copies: UndoCopies,
+    /// Whether coins that no peer sends are looked up in the blocks at the end.
+    pub looks_up_coins: bool,
     /// The lowest height at which blocks that come from sources or peers are stored; pruning would
     /// delete those below (`--prune`). 0 if nothing is pruned meanwhile.
     pub stored_from: u32,
@@ -86,7 +89,7 @@ impl SwiftPlan {
         let stripped_below = if node.options().swiftsync.witness { 0 } else { stored_from };
         let (undo, undo_copies) = match mode {
             Mode::AssumeValid => (Vec::new(), UndoCopies::default()),
-            Mode::Full => find_undo(node, &steps)?,
+            Mode::Full => find_undo(node, &mut steps)?,
         };
         let network = &node.options().network;
         let bip34 = chain.at(network.bip34_height).map(|id| node.tree().node(id).hash);
@@ -99,10 +102,16 @@ impl SwiftPlan {
             steps,
             undo,
             undo_copies,
+            looks_up_coins: false,
             stored_from,
             stripped_below,
             bip34_matches,
         })
+    }
+
+    /// Returns whether peers send the coins that some of the blocks spend.
+    pub fn asks_for_coins(&self) -> bool {
+        self.undo.iter().any(|at| matches!(at, UndoAt::Peers))
     }
 
     /// Returns whether the block of a step is dropped after it was summed, and not stored.
@@ -273,8 +282,9 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
 }
 
 /// Finds the undo data of each step's block: in the data directory, where the block index of a
-/// source says, or else in the rev file next to a copy of the block.
-fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), Fault> {
+/// source says, or else in the rev file next to a copy of the block. Peers send the other coins, if
+/// one offers that; the steps are then sorted by height.
+fn find_undo(node: &Node, steps: &mut Vec<Step>) -> Result<(Vec<UndoAt>, UndoCopies), Fault> {
     let copies = UndoCopies::open(node)?;
     // Records in a rev file are in the order in which the blocks were connected, about that of
     // their heights.
@@ -293,9 +303,17 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
         let stored = node.record(id).undo_pos().map(UndoAt::Stored);
         undo[index] = stored.or(copies.named(id)).or(from_source);
     }
+    if undo.contains(&None) && node.peers().is_some_and(|peers| peers.offers_coins()) {
+        let found = undo.into_iter().map(|at| at.unwrap_or(UndoAt::Peers));
+        let mut both: Vec<(Step, UndoAt)> = steps.drain(..).zip(found).collect();
+        both.sort_by_key(|(step, _)| node.tree().node(step.id).height);
+        let undo;
+        (*steps, undo) = both.into_iter().unzip();
+        return Ok((undo, copies));
+    }
     let all: Option<Vec<UndoAt>> = undo.iter().copied().collect();
     let found = all.ok_or_else(|| {
-        let missing = undo.iter().zip(steps).filter(|(undo, _)| undo.is_none());
+        let missing = undo.iter().zip(&*steps).filter(|(undo, _)| undo.is_none());
         let steps = missing.map(|(_, step)| (node.tree().node(step.id).height, step.place));
         let (first, place) = steps.min_by_key(|(height, _)| *height).expect("one is missing");
         let (path, where_from) = match place {

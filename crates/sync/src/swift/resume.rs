@@ -9,6 +9,7 @@ use apus_host::memory::limit::memory_limit;
 use apus_host::root::Root;
 use apus_host::threads;
 use apus_node::block::step::Step;
+use apus_node::block_peers::COIN_RANGE_BLOCKS;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::memory_share::{SwiftShare, header_bytes};
@@ -36,6 +37,9 @@ const SURVIVORS_PERCENT: usize = 70;
 const OTHER_BYTES: usize = 250 << 20;
 /// Bytes of coins to be written that are held in memory with the default `--dbcache`.
 const SURVIVORS_BYTES: usize = 200 << 20;
+/// Bytes of a range of blocks of mainnet ([`RangeBlocks`](super::range_blocks::RangeBlocks)), with
+/// the positions of its transactions.
+const RANGE_BYTES: u64 = COIN_RANGE_BLOCKS as u64 * 2_000_000;
 /// The coins' file goes through the page cache if this many times its bytes are free: the kernel
 /// then need not write it before it is deleted, and no thread waits for the disk.
 const FREE_TIMES: u64 = 2;
@@ -105,7 +109,7 @@ pub(super) fn begin(
         Mode::AssumeValid => Some(Recent::collect(node, plan, watch.stop)?),
         Mode::Full => None,
     };
-    let share = share(node, recent.as_ref()).map_err(Fault::Memory)?;
+    let share = share(node, recent.as_ref(), plan.asks_for_coins()).map_err(Fault::Memory)?;
     let room = CoinRoom { memory: share.survivors_bytes, caching: caching(node, plan) };
     let saved = load(&disk, directory)?;
     if saved.is_none() && saved_path(directory).is_file() {
@@ -147,12 +151,15 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 }
 
 /// Returns the number of workers and the memory for coins, as far as memory is available.
-fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
+/// `keeps_ranges` says whether each worker keeps the blocks of a range.
+fn share(node: &Node, recent: Option<&Recent>, keeps_ranges: bool) -> Result<SwiftShare, String> {
     let workers = threads::workers(node.options().threads);
     let cache = node.options().dbcache_bytes;
     let survivors = cache.saturating_sub(OTHER_BYTES).max(SURVIVORS_BYTES);
     let survivors = survivors.min(cache / 100 * SURVIVORS_PERCENT);
-    let held = header_bytes(node.tree(), node.view().is_some()) + recent.map_or(0, Recent::bytes);
+    let headers = header_bytes(node.tree(), node.view().is_some());
+    let ranges = if keeps_ranges { workers as u64 * RANGE_BYTES } else { 0 };
+    let held = headers + recent.map_or(0, Recent::bytes) + ranges;
     SwiftShare::new(workers, survivors, held)
 }
 

@@ -19,12 +19,14 @@ use apus_progress::clock::Stage;
 use apus_store::{FlatFilePos, IndexDb, UndoFile};
 
 /// Where a block's undo data is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UndoAt {
     /// In the data directory.
     Stored(FlatFilePos),
     /// In the rev file next to the source file `file`, most likely in the record `guess`.
     Source { file: u32, guess: usize },
+    /// Nowhere: peers send the coins that the block spends.
+    Peers,
 }
 
 /// Undo data that was appended to the data directory, and that the block index does not name yet.
@@ -129,6 +131,7 @@ impl UndoCopies {
         match at {
             UndoAt::Stored(pos) => shared.files.undo_path(pos.file),
             UndoAt::Source { file, .. } => self.files[&file].path().to_path_buf(),
+            UndoAt::Peers => shared.files.undo_path(0),
         }
     }
 
@@ -195,6 +198,7 @@ impl UndoCopies {
                     }
                 }
             }
+            UndoAt::Peers => {}
         }
         shared.clock.add(Stage::Read, started.elapsed().saturating_sub(checking));
         match (taken, broken) {
@@ -215,9 +219,9 @@ impl UndoCopies {
 pub(super) fn no_undo(height: u32, path: impl AsRef<Path>, why: &str) -> Fault {
     let what = format!(
         "no undo data for block {height}{why}: a sync with hints or a snapshot that checks \
-         everything needs the rev files next to the block files. Without rev files, assume the \
-         blocks valid (--assumevalid=HASH), or sync without --hints and --snapshot; `apus prove \
-         --full` needs no rev files"
+         everything needs the rev files next to the block files, or a peer that offers the coins \
+         that blocks spend. Without these, assume the blocks valid (--assumevalid=HASH), or sync \
+         without --hints and --snapshot; `apus prove --full` needs no rev files"
     );
     Fault::NoUndo(height, StoreError::new(path, what))
 }

@@ -2,6 +2,7 @@
 //! outputs that the claim calls unspent, and adds all other outputs and all inputs to the sums.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use apus_coins::{Coin, CoinParts, SurvivorWriter, compress_script};
 use apus_consensus::CheckedBlock;
@@ -21,7 +22,9 @@ use apus_store::{FlatFilePos, UndoRecord};
 use super::context::{Context, FinishedBlock};
 use super::hinted::{HintedFate, for_each_output};
 use super::opened_claim::{Scratch, Unspent};
+use super::peer_coins::check_with_peers;
 use super::plan::Mode;
+use super::range_blocks::RangeBlocks;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
 
@@ -69,11 +72,16 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Checks and sums the block of a step, given by its index in the plan.
-    pub fn work_on(&mut self, step: usize) -> Result<FinishedBlock, Fault> {
+    /// Checks and sums the block of a step, given by its index in the plan. If peers send coins,
+    /// `range` has the blocks before it, and the block is added.
+    pub fn work_on(
+        &mut self,
+        step: usize,
+        range: &mut RangeBlocks,
+    ) -> Result<FinishedBlock, Fault> {
         let (finished, mark) = match self.context.plan.mode {
             Mode::AssumeValid => (self.sum_outpoints(step)?, Mark::Read),
-            Mode::Full => (self.check_everything(step)?, Mark::Scripts),
+            Mode::Full => (self.check_everything(step, range)?, Mark::Scripts),
         };
         let shared = self.context.shared;
         shared.marks.set(shared.tree.node(self.context.plan.steps[step].id).height, mark);
@@ -117,23 +125,66 @@ impl<'a> Worker<'a> {
     }
 
     /// Checks every rule and script of a block with the coins of its undo data, and sums the block.
-    fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
+    fn check_everything(
+        &mut self,
+        index: usize,
+        range: &mut RangeBlocks,
+    ) -> Result<FinishedBlock, Fault> {
         let shared = self.context.shared;
         let step = self.context.plan.steps[index];
+        if self.context.takes_ranges() {
+            range.reach(self.context, shared.tree.node(step.id).height, self.halt)?;
+        }
         let mut left = Some(shared.prepare(step, self.halt)?);
-        let block = match validate(self.context, index, &mut left, &mut self.undo) {
-            Err(fault) if self.context.puts_off(&fault) => {
-                return self.put_off(index, &mut left, fault);
+        let checked = match self.context.plan.undo[index] {
+            UndoAt::Peers => check_with_peers(self.context, step, &mut left, range, self.halt)?,
+            UndoAt::Stored(_) | UndoAt::Source { .. } => {
+                match validate(self.context, index, &mut left, &mut self.undo) {
+                    Err(fault) if self.context.puts_off(&fault) => {
+                        return self.put_off(index, &mut left, fault, range);
+                    }
+                    checked => Some(checked?),
+                }
             }
-            block => block?,
         };
+        let Some(block) = checked else { return self.leave(index, &mut left, range) };
         let prepared = &block.prepared;
         self.sum_coins(prepared, &block.coins)?;
         let stored = self.store(step, &prepared.block)?;
         let undo = self.store_undo(index, stored, block.undo())?;
         let inputs = block.input_count() as u64;
         let counts = Counts { inputs, scripts: inputs, ..Counts::default() };
-        Ok(self.done(index, &prepared.block, stored, undo, counts))
+        let done = self.done(index, &prepared.block, stored, undo, counts);
+        if self.context.takes_ranges() {
+            range.add(block.prepared.block);
+        }
+        Ok(done)
+    }
+
+    /// Stores a block whose coins no peer has sent. If they are to be looked up, it is put off.
+    fn leave(
+        &mut self,
+        step: usize,
+        left: &mut Option<Prepared>,
+        range: &mut RangeBlocks,
+    ) -> Result<FinishedBlock, Fault> {
+        let lacks = self.context.lacks_coins(step);
+        if self.context.looks_up(&lacks) && !self.halt.load(Relaxed) {
+            return self.put_off(step, left, lacks, range);
+        }
+        let block = left.take().ok_or(lacks)?.block;
+        let finished = FinishedBlock {
+            step,
+            tx_count: block.view().tx_count() as u32,
+            stored: self.store(self.context.plan.steps[step], &block)?,
+            undo: None,
+            bytes: 0,
+            is_stripped: false,
+            is_put_off: false,
+            lacks_coins: true,
+        };
+        range.add(block);
+        Ok(finished)
     }
 
     /// Sums a block that does not pass with the coins of its undo data, and does not check it: the
@@ -144,6 +195,7 @@ impl<'a> Worker<'a> {
         index: usize,
         left: &mut Option<Prepared>,
         fault: Fault,
+        range: &mut RangeBlocks,
     ) -> Result<FinishedBlock, Fault> {
         let Context { shared, plan, .. } = self.context;
         let step = plan.steps[index];
@@ -167,6 +219,9 @@ impl<'a> Worker<'a> {
         let inputs = prepared.sources.len() as u64;
         let counts = Counts { inputs, scripts: inputs, ..Counts::default() };
         let done = self.done(index, &prepared.block, stored, undo, counts);
+        if self.context.takes_ranges() {
+            range.add(prepared.block);
+        }
         Ok(FinishedBlock { is_put_off: true, ..done })
     }
 
@@ -305,7 +360,9 @@ impl<'a> Worker<'a> {
     ) -> Result<Option<FlatFilePos>, Fault> {
         let step = self.context.plan.steps[index];
         let file = match (stored, step.place, self.context.plan.undo[index]) {
-            (Some(pos), _, _) | (None, BlockOrigin::Stored(pos), UndoAt::Source { .. }) => pos.file,
+            (Some(pos), _, _)
+            | (None, BlockOrigin::Stored(pos), UndoAt::Source { .. })
+            | (None, BlockOrigin::Stored(pos), UndoAt::Peers) => pos.file,
             _ => return Ok(None),
         };
         if !self.context.keeps {
@@ -343,7 +400,8 @@ impl<'a> Worker<'a> {
         let tx_count = view.tx_count() as u32;
         let is_stripped = false;
         let is_put_off = false;
-        FinishedBlock { step, tx_count, stored, undo, bytes, is_stripped, is_put_off }
+        let lacks_coins = false;
+        FinishedBlock { step, tx_count, stored, undo, bytes, is_stripped, is_put_off, lacks_coins }
     }
 }
 

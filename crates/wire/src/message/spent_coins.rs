@@ -46,6 +46,11 @@ pub struct SpentCoins<'a> {
 }
 
 impl<'a> SpentCoins<'a> {
+    /// Returns the number of bytes of the payload.
+    pub fn size(&self) -> usize {
+        self.block.0.len() + self.coins.len()
+    }
+
     pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, PayloadError> {
         Ok(Self { block: Hash(cursor.array()?), coins: cursor.take(cursor.remaining())? })
     }

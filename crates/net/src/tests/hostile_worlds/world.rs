@@ -424,7 +424,7 @@ impl World {
                     self.actions.extend(out);
                 }
             }
-            Action::Addresses(..) | Action::Ready(_) => {}
+            Action::Addresses(..) | Action::Ready(_) | Action::Coins(..) => {}
         }
     }
 
