@@ -1,5 +1,6 @@
 //! Prints nanoseconds per signature, by kernel and kind, beside libsecp256k1 in the same run. With
-//! names of kernels (Avx512, Avx2, Neon, Library, Portable) as arguments, it measures only those.
+//! names of kernels (Avx512, Avx2Doubles, Avx2, Neon, Library, Portable) as arguments, it measures
+//! only those.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -67,8 +68,8 @@ fn table(out: &mut impl Write) -> io::Result<()> {
     let named: Vec<String> = std::env::args().skip(1).collect();
     let kernels = Kernel::ALL.map(|kernel| (kernel, format!("{kernel:?}")));
     if let Some(unknown) = named.iter().find(|name| !kernels.iter().any(|(_, k)| k == *name)) {
-        let error =
-            format!("no kernel {unknown}: expected Avx512, Avx2, Neon, Library or Portable");
+        let names = kernels.map(|(_, name)| name).join(", ");
+        let error = format!("no kernel {unknown}: expected one of {names}");
         return Err(io::Error::new(ErrorKind::InvalidInput, error));
     }
     let all: Vec<Signed> = (0..COUNT).map(signed).collect();
@@ -87,7 +88,7 @@ fn table(out: &mut impl Write) -> io::Result<()> {
         let count = match kernel {
             Kernel::Portable => COUNT / 16,
             Kernel::Library => COUNT / 4,
-            Kernel::Avx512 | Kernel::Avx2 | Kernel::Neon => COUNT,
+            Kernel::Avx512 | Kernel::Avx2Doubles | Kernel::Avx2 | Kernel::Neon => COUNT,
         };
         for kind in ["ECDSA", "BIP340", "tweak"] {
             measure(out, kernel, kind, &all[..count])?;

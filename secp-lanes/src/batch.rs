@@ -7,7 +7,6 @@ use crate::affine::Rounds;
 use crate::comb::{BITS_MAX, Comb};
 use crate::equation::Equation;
 use crate::kernel::{Kernel, Unusable};
-use crate::ladder::Ladder;
 use crate::library;
 use crate::parse::{self, Entry, Refusal, Root};
 use crate::scalars::Scalars;
@@ -232,7 +231,7 @@ impl Batch {
         timed(0);
         kernel.run(Rounds { work, comb });
         timed(1);
-        kernel.run(Ladder { work });
+        kernel.ladder(work);
         timed(2);
         kernel.run(Equation { work });
         timed(3);

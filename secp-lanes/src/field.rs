@@ -92,6 +92,21 @@ impl<V: Numbers> Fe<V> {
         self.add(self)
     }
 
+    /// Returns half of a number below 2^256, modulo p and below 2^256.
+    #[cfg(any(target_arch = "x86_64", test))]
+    #[inline(always)]
+    pub fn half(self) -> Self {
+        // Adds p to odd numbers.
+        let odd = self.0[0].and(V::splat(1));
+        let mut even = self;
+        even.0[0] = even.0[0].sub(V::splat(0).sub(odd).and(V::splat(R256)));
+        even.0[4] = even.0[4].add(odd.shl::<48>());
+        let [l0, l1, l2, l3, l4] = even.carried().0;
+        let low = V::splat(LOW52);
+        let part = |limb: V, next: V| limb.shr::<1>().or(next.shl::<51>()).and(low);
+        Self([part(l0, l1), part(l1, l2), part(l2, l3), part(l3, l4), l4.shr::<1>()])
+    }
+
     /// Returns the difference, for a subtrahend of size 4 or less; the size grows by 4.
     #[inline(always)]
     pub fn sub(self, other: Self) -> Self {

@@ -17,6 +17,17 @@ pub const GROUP: usize = 4;
 /// A group of numbers in memory.
 pub type Group = [Limbs; GROUP];
 
+/// Up to three groups in a page of memory, whose last 256 bytes are not used: `doubles` has its
+/// constants there in another page.
+#[repr(C, align(4096))]
+pub struct Page<const N: usize>(pub [Group; N]);
+
+impl<const N: usize> Default for Page<N> {
+    fn default() -> Self {
+        Self([Group::default(); N])
+    }
+}
+
 /// Returns a group with the same number in every vector.
 #[inline(always)]
 pub fn splat<V: Vector>(number: Fe<V>) -> Group {

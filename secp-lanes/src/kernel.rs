@@ -2,12 +2,16 @@
 
 use std::sync::OnceLock;
 
+#[cfg(target_arch = "x86_64")]
+use crate::doubles::ladder::DoublesLadder;
 use crate::known;
+use crate::ladder::Ladder;
 #[cfg(target_arch = "aarch64")]
 use crate::vector::neon;
 use crate::vector::{Op, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::vector::{avx2, avx512};
+use crate::work::Work;
 
 /// A way to verify signatures.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,6 +20,8 @@ pub enum Kernel {
     Avx512,
     /// Eight lanes with AVX2, and products of 52 bits by multiplications in double precision (FMA).
     Avx2,
+    /// Like `Avx2`, with a ladder whose numbers stay in double precision.
+    Avx2Doubles,
     /// Eight lanes with NEON of ARM, and products by multiplications in double precision (FMA).
     Neon,
     /// Eight lanes in plain Rust. Slow: a reference for testing the others.
@@ -26,14 +32,15 @@ pub enum Kernel {
 
 impl Kernel {
     /// All kernels, the fastest first.
-    pub const ALL: [Self; 5] =
-        [Self::Avx512, Self::Avx2, Self::Neon, Self::Library, Self::Portable];
+    pub const ALL: [Self; 6] =
+        [Self::Avx512, Self::Avx2Doubles, Self::Avx2, Self::Neon, Self::Library, Self::Portable];
 
     /// Returns a name of one word, for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "avx512",
             Self::Avx2 => "avx2",
+            Self::Avx2Doubles => "avx2-doubles",
             Self::Neon => "neon",
             Self::Portable => "portable",
             Self::Library => "library",
@@ -45,6 +52,7 @@ impl Kernel {
         match self {
             Self::Avx512 => "with AVX-512 IFMA",
             Self::Avx2 => "with AVX2",
+            Self::Avx2Doubles => "with AVX2 in double precision",
             Self::Neon => "with NEON",
             Self::Portable => "in plain Rust",
             Self::Library => "by libsecp256k1",
@@ -62,7 +70,7 @@ impl Kernel {
     /// # Errors
     /// The reason why it cannot be used.
     pub fn check(self) -> Result<(), Unusable> {
-        static CHECKED: [OnceLock<Result<(), Unusable>>; 5] = [const { OnceLock::new() }; 5];
+        static CHECKED: [OnceLock<Result<(), Unusable>>; 6] = [const { OnceLock::new() }; 6];
         if !self.is_supported() {
             return Err(Unusable::NotSupported);
         }
@@ -76,9 +84,9 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => avx512::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => avx2::detect().is_some(),
+            Self::Avx2 | Self::Avx2Doubles => avx2::detect().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx512 | Self::Avx2 => false,
+            Self::Avx512 | Self::Avx2 | Self::Avx2Doubles => false,
             Self::Neon => cfg!(target_arch = "aarch64"),
             Self::Portable | Self::Library => true,
         }
@@ -92,7 +100,9 @@ impl Kernel {
             let avx2 = avx2::detect();
             match (self, avx512, avx2) {
                 (Self::Avx512, Some(proof), _) => return avx512::dispatch(proof, op),
-                (Self::Avx2, _, Some(proof)) => return avx2::dispatch(proof, op),
+                (Self::Avx2 | Self::Avx2Doubles, _, Some(proof)) => {
+                    return avx2::dispatch(proof, op);
+                }
                 _ => {}
             }
         }
@@ -101,6 +111,15 @@ impl Kernel {
             return neon::dispatch(op);
         }
         portable::dispatch(op)
+    }
+
+    /// Computes the multiples of the keys.
+    pub(crate) fn ladder(self, work: &mut Work) {
+        #[cfg(target_arch = "x86_64")]
+        if let (Self::Avx2Doubles, Some(proof)) = (self, avx2::detect()) {
+            return avx2::dispatch_doubles(proof, DoublesLadder { work });
+        }
+        self.run(Ladder { work });
     }
 }
 

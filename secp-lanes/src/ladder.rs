@@ -4,7 +4,7 @@ use crate::field::Fe;
 use crate::glv::{DIGITS, Digit, POINTS, ZERO};
 use crate::group::{GROUP, Steps};
 use crate::point::{Affine, Jacobian, Terms};
-use crate::vector::{LANES, Mask, Op, Vector};
+use crate::vector::{LANES, Limbs, Mask, Op, Vector};
 use crate::work::{Rows, TablePoint, Work, groups};
 
 /// The number of highest digits at which the sum may still be infinity. One digit in 64 is zero:
@@ -46,8 +46,9 @@ impl Op for Ladder<'_> {
             for (k, table) in tables.iter_mut().enumerate() {
                 fill::<V>(&work.table[group], k, table);
             }
+            let steps = Steps::<V>::new(vectors.len());
             let digits = &work.ladder_digits[vectors];
-            let Jacobian { x, y, z } = multiple::<V>(tables, digits, &mut memory);
+            let Jacobian { x, y, z } = multiple(&steps, tables, digits, &mut memory);
             work.multiple[group] = [*x, *y, *z];
         }
     }
@@ -55,7 +56,7 @@ impl Op for Ladder<'_> {
 
 /// Memory of a ladder.
 #[derive(Default)]
-struct Memory {
+pub struct Memory {
     /// The sum so far, and the next one.
     sums: [Jacobian; 2],
     /// The points of a digit.
@@ -63,6 +64,86 @@ struct Memory {
     terms: Terms,
     /// Points for the lanes that start late.
     starts: Jacobian,
+}
+
+/// The representation of numbers and points in a ladder, and its formulas.
+pub trait Arithmetic {
+    /// The vectors.
+    type Vector: Vector;
+    /// The table of one vector.
+    type Table;
+    /// Writes x and y of the points of a vector's digits. The points may be negated in the lanes of
+    /// the mask already, or later.
+    fn look_up(
+        &self,
+        table: &Self::Table,
+        digits: [Digit; LANES],
+        negate: Mask,
+        to: [&mut Limbs; 2],
+    );
+    /// Writes the points, negated in the lanes of `negate`, and infinity (Z = 0) in the lanes of
+    /// `infinity`.
+    fn start(
+        &self,
+        points: &Affine,
+        negate: &[Mask; GROUP],
+        infinity: &[Mask; GROUP],
+        to: &mut Jacobian,
+    );
+    /// Writes twice the point.
+    fn double(&self, from: &Jacobian, terms: &mut Terms, to: &mut Jacobian);
+    /// Writes the sum with a point, negated in the lanes of the masks.
+    fn add(
+        &self,
+        from: &Jacobian,
+        other: &Affine,
+        negate: &[Mask; GROUP],
+        terms: &mut Terms,
+        to: &mut Jacobian,
+    );
+}
+
+impl<V: Vector> Arithmetic for Steps<V> {
+    type Vector = V;
+    type Table = Table;
+
+    #[inline(always)]
+    fn look_up(&self, table: &Table, digits: [Digit; LANES], _: Mask, [x, y]: [&mut Limbs; 2]) {
+        gather::<V>(&table.x, digits.map(x_index)).store(x);
+        gather::<V>(&table.y, digits.map(y_index)).store(y);
+    }
+
+    #[inline(always)]
+    fn start(
+        &self,
+        points: &Affine,
+        negate: &[Mask; GROUP],
+        infinity: &[Mask; GROUP],
+        to: &mut Jacobian,
+    ) {
+        to.x = points.x;
+        for k in 0..GROUP {
+            Fe::<V>::load(&points.y[k]).negate_if(negate[k]).store(&mut to.y[k]);
+            Fe::<V>::select(infinity[k], Fe::small(0), Fe::small(1)).store(&mut to.z[k]);
+        }
+    }
+
+    #[inline(always)]
+    fn double(&self, from: &Jacobian, terms: &mut Terms, to: &mut Jacobian) {
+        from.double(*self, terms, to);
+    }
+
+    #[inline(always)]
+    fn add(
+        &self,
+        from: &Jacobian,
+        other: &Affine,
+        negate: &[Mask; GROUP],
+        terms: &mut Terms,
+        to: &mut Jacobian,
+    ) {
+        from.add(*self, other, negate, terms, to);
+    }
 }
 
 /// Writes the table of one vector of the group, by lanes.
@@ -80,32 +161,32 @@ fn fill<V: Vector>(points: &[TablePoint; POINTS.len()], vector: usize, table: &m
 
 /// Computes the multiples of a group, which has as many vectors as `digits`.
 #[inline(always)]
-fn multiple<'a, V: Vector>(
-    tables: &[Table],
+pub fn multiple<'a, A: Arithmetic>(
+    arithmetic: &A,
+    tables: &[A::Table],
     digits: &[[[Digit; LANES]; DIGITS]],
     memory: &'a mut Memory,
 ) -> &'a Jacobian {
-    let steps = Steps::<V>::new(digits.len());
     let Memory { sums: [sum, next], points, terms, starts } = memory;
     let mut sum = sum;
     let mut next = next;
-    let (negate, mut infinity) = look_up::<V>(tables, digits, DIGITS - 1, points);
-    start::<V>(points, &negate, &infinity, sum);
+    let (negate, mut infinity) = look_up(arithmetic, tables, digits, DIGITS - 1, points);
+    arithmetic.start(points, &negate, &infinity, sum);
     for i in (0..DIGITS - 1).rev() {
         for _ in 0..3 {
-            sum.double(steps, terms, next);
+            arithmetic.double(sum, terms, next);
             std::mem::swap(&mut sum, &mut next);
         }
-        let (negate, zero) = look_up::<V>(tables, digits, i, points);
-        sum.add(steps, points, &negate, terms, next);
+        let (negate, zero) = look_up(arithmetic, tables, digits, i, points);
+        arithmetic.add(sum, points, &negate, terms, next);
         std::mem::swap(&mut sum, &mut next);
         for (k, zero) in zero.iter().enumerate() {
-            sum.take::<V>(k, *zero, next);
+            sum.take::<A::Vector>(k, *zero, next);
         }
         if i >= DIGITS - 1 - LATE_START && infinity != [0; GROUP] {
-            start::<V>(points, &negate, &zero, starts);
+            arithmetic.start(points, &negate, &zero, starts);
             for k in 0..GROUP {
-                sum.take::<V>(k, infinity[k] & !zero[k], starts);
+                sum.take::<A::Vector>(k, infinity[k] & !zero[k], starts);
                 infinity[k] &= zero[k];
             }
         }
@@ -113,26 +194,11 @@ fn multiple<'a, V: Vector>(
     sum
 }
 
-/// Writes the points of a digit, negated in the lanes of `negate`, and infinity (Z = 0) in the
-/// lanes of `infinity`.
-#[inline(always)]
-fn start<V: Vector>(
-    points: &Affine,
-    negate: &[Mask; GROUP],
-    infinity: &[Mask; GROUP],
-    to: &mut Jacobian,
-) {
-    to.x = points.x;
-    for k in 0..GROUP {
-        Fe::<V>::load(&points.y[k]).negate_if(negate[k]).store(&mut to.y[k]);
-        Fe::<V>::select(infinity[k], Fe::small(0), Fe::small(1)).store(&mut to.z[k]);
-    }
-}
-
 /// Writes the points of a digit. Returns the lanes to negate, and those whose digit is zero.
 #[inline(always)]
-fn look_up<V: Vector>(
-    tables: &[Table],
+fn look_up<A: Arithmetic>(
+    arithmetic: &A,
+    tables: &[A::Table],
     digits: &[[[Digit; LANES]; DIGITS]],
     i: usize,
     to: &mut Affine,
@@ -140,25 +206,32 @@ fn look_up<V: Vector>(
     let [mut negate, mut zero] = [[0; GROUP]; 2];
     for (k, (digits, table)) in digits.iter().zip(tables).enumerate() {
         let codes = u64::from_le_bytes(digits[i]);
-        gather::<V>(&table.x, digits[i], false).store(&mut to.x[k]);
-        gather::<V>(&table.y, digits[i], true).store(&mut to.y[k]);
         negate[k] = lowest_bits(codes);
         zero[k] = lowest_bits(codes >> 7);
+        arithmetic.look_up(table, digits[i], negate[k], [&mut to.x[k], &mut to.y[k]]);
     }
     (negate, zero)
 }
 
-/// Returns the row of each lane's digit: of the points times powers of w, or of the points alone.
+/// Returns the index of a digit's x, of the points times powers of w.
 #[inline(always)]
-fn gather<V: Vector>(rows: &[Rows], digits: [Digit; LANES], points: bool) -> Fe<V> {
+pub fn x_index(digit: Digit) -> usize {
+    usize::from(digit >> 1) & 0x3f
+}
+
+/// Returns the index of a digit's y.
+#[inline(always)]
+pub fn y_index(digit: Digit) -> usize {
+    // The factor divides by three, for indices up to 63.
+    (x_index(digit) * 171) >> 9
+}
+
+/// Returns the row of each lane's index.
+#[inline(always)]
+fn gather<V: Vector>(rows: &[Rows], indices: [usize; LANES]) -> Fe<V> {
     macro_rules! row {
         ($($lane:literal)*) => {
-            [$({
-                let index = usize::from(digits[$lane] >> 1) & 0x3f;
-                // The factor divides by three, for indices up to 63.
-                let index = if points { index * 171 >> 9 } else { index };
-                &rows[index][$lane]
-            }),*]
+            [$(&rows[indices[$lane]][$lane]),*]
         };
     }
     Fe::from_words(V::from_rows(row!(0 1 2 3 4 5 6 7)))

@@ -21,6 +21,7 @@
 //!   inverses
 //! - `group`: several vectors in memory, and steps for all of them
 //! - `point`, `glv`: formulas for points, and digits of factors
+//! - `doubles`: numbers modulo p in double precision, and a ladder with them
 //! - `comb`: the table for multiples of G
 //! - `work`: the memory of a batch
 //! - `scalars`, `affine`, `ladder`, `equation`: the stages that a batch goes through
@@ -33,6 +34,8 @@ mod affine;
 mod batch;
 mod chain;
 mod comb;
+#[cfg(any(target_arch = "x86_64", test))]
+mod doubles;
 mod equation;
 mod field;
 mod glv;

@@ -5,12 +5,13 @@
 //! stays zero in all further results.
 
 use crate::field::{Fe, Product, ProductFactor, SquareFactor, steps};
-use crate::group::{GROUP, Group, Steps};
+use crate::group::{GROUP, Group, Page, Steps};
 use crate::vector::{Mask, Vector};
 
 /// The points (X / Z^2, Y / Z^3) of a group, with sizes of X up to 2.01, of Y up to 6.01, and of Z
-/// up to 1.01.
+/// up to 1.01. They are in a page of their own (see [`Page`]).
 #[derive(Clone, Default)]
+#[repr(C, align(4096))]
 pub struct Jacobian {
     /// X
     pub x: Group,
@@ -20,8 +21,9 @@ pub struct Jacobian {
     pub z: Group,
 }
 
-/// Points of a group that are not infinity, with sizes up to 2.01.
+/// Points of a group that are not infinity, with sizes up to 2.01, in a page of their own.
 #[derive(Default)]
+#[repr(C, align(4096))]
 pub struct Affine {
     /// x
     pub x: Group,
@@ -31,7 +33,7 @@ pub struct Affine {
 
 /// Memory for intermediate results of the formulas.
 #[derive(Default)]
-pub struct Terms([Group; 5]);
+pub struct Terms(pub Page<3>, pub Page<2>);
 
 steps! {
     /// 3 a^2, usable only in products
@@ -69,7 +71,7 @@ impl Jacobian {
     /// point with Y = 0, as the order of the group is odd.
     #[inline(always)]
     pub fn double<V: Vector>(&self, steps: Steps<V>, terms: &mut Terms, to: &mut Self) {
-        let Terms([e, b, d, ..]) = terms;
+        let Terms(Page([e, b, d]), _) = terms;
         steps.run(TripleSquare, [&self.x], e);
         steps.run(SquareFactor, [&self.y], b);
         steps.run(Double, [&self.y, &self.z], &mut to.z);
@@ -92,7 +94,7 @@ impl Jacobian {
         terms: &mut Terms,
         to: &mut Self,
     ) {
-        let Terms([square, cube, h, hh, r]) = terms;
+        let Terms(Page([square, cube, h]), Page([hh, r])) = terms;
         steps.run(SquareFactor, [&self.z], square);
         steps.run(Difference, [&other.x, square, &self.x], h);
         steps.run(ProductFactor, [&self.z, square], cube);

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use crate::chain::Chain;
 use crate::comb::{COMB_PLACES, WINDOWS_MAX};
+#[cfg(any(target_arch = "x86_64", test))]
+use crate::doubles;
 use crate::glv::{DIGITS, Digit, POINTS};
 use crate::group::{GROUP, Group};
 use crate::ladder::Table;
@@ -76,6 +78,9 @@ pub struct Work {
     pub table: Vec<[TablePoint; POINTS.len()]>,
     /// The tables of one group, by lanes.
     pub ladder_tables: Vec<Table>,
+    /// The same in double precision; empty if the kernel does not use them.
+    #[cfg(any(target_arch = "x86_64", test))]
+    pub doubles_tables: Vec<doubles::ladder::Table>,
     /// Points of the comb, x and y, which are added up into one.
     pub comb: Vec<[[Group; 2]; COMB_PLACES]>,
     /// The place of their sum.

@@ -112,8 +112,8 @@ pub struct ConnectArgs {
     dbcache: Option<usize>,
     /// A setting for tests and benchmarks; may be given many times: joindepth=N (the number of
     /// blocks below the best header at which a join ends), aggregate=muhash (the hash of
-    /// SwiftSync's sums), kernel=avx512|avx2|neon|portable|library (the code that verifies
-    /// signatures together).
+    /// SwiftSync's sums), kernel=avx512|avx2-doubles|avx2|neon|portable|library (the
+    /// code that verifies signatures together).
     #[arg(long, value_name = "KEY=VALUE", hide = true)]
     testing: Vec<String>,
     #[command(flatten)]
@@ -270,14 +270,8 @@ fn take_testing(options: &mut node::Options, setting: &str) -> Result<(), String
         ("joindepth", depth) => options.join.depth = depth.parse().map_err(|_| wrong())?,
         ("aggregate", "muhash") => options.swiftsync.aggregate = AggregateKind::MuHash,
         ("kernel", name) => {
-            let kernel = match name {
-                "avx512" => Kernel::Avx512,
-                "avx2" => Kernel::Avx2,
-                "neon" => Kernel::Neon,
-                "portable" => Kernel::Portable,
-                "library" => Kernel::Library,
-                _ => return Err(wrong()),
-            };
+            let kernel = Kernel::ALL.into_iter().find(|kernel| kernel.name() == name);
+            let kernel = kernel.ok_or_else(wrong)?;
             kernel.check().map_err(|why| format!("--testing {setting}: {why}"))?;
             options.scripts.kernel = Some(kernel);
         }

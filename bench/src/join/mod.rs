@@ -52,7 +52,7 @@ impl Scripts {
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Skipped | Self::Every => &[],
-            Self::ByAvx2 => &["--script-engine", "fast", "--testing", "kernel=avx2"],
+            Self::ByAvx2 => &["--script-engine", "fast", "--testing", "kernel=avx2-doubles"],
             Self::ByLibrary => &["--script-engine", "fast", "--testing", "kernel=library"],
             Self::ByCore => &["--script-engine", "core"],
         }

@@ -1,6 +1,7 @@
 //! Compares the arithmetic in lanes with a big-integer crate.
 
 mod arithmetic;
+mod doubles;
 mod encodings;
 mod tables;
 
@@ -11,7 +12,7 @@ use crate::vector::{LANES, Op, Words, portable};
 
 /// The kernels with lanes that this processor has.
 fn kernels() -> Vec<Kernel> {
-    let all = [Kernel::Avx512, Kernel::Avx2, Kernel::Neon, Kernel::Portable];
+    let all = [Kernel::Avx512, Kernel::Avx2Doubles, Kernel::Avx2, Kernel::Neon, Kernel::Portable];
     all.into_iter().filter(|kernel| kernel.is_supported()).collect()
 }
 

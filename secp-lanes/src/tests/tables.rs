@@ -70,6 +70,7 @@ fn the_comb_has_the_multiples_of_the_generator() {
         let bits = match kernel {
             Kernel::Avx512 => 13,
             Kernel::Avx2 | Kernel::Neon => 12,
+            Kernel::Avx2Doubles => 11,
             _ => 8,
         };
         let comb = Comb::shared(bits, kernel);

@@ -5,16 +5,18 @@ use std::arch::asm;
 use std::arch::x86_64::{
     __m256d, __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_add_epi64, _mm256_add_pd, _mm256_and_si256,
     _mm256_blendv_epi8, _mm256_castpd_si256, _mm256_castsi256_pd, _mm256_cmpeq_epi64,
-    _mm256_fmadd_pd, _mm256_load_si256, _mm256_loadu_si256, _mm256_movemask_pd, _mm256_or_si256,
-    _mm256_permute2x128_si256, _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256,
-    _mm256_sllv_epi64, _mm256_srlv_epi64, _mm256_store_si256, _mm256_storeu_si256,
-    _mm256_sub_epi64, _mm256_sub_pd, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
-    _mm256_xor_si256,
+    _mm256_fmadd_pd, _mm256_fmsub_pd, _mm256_load_si256, _mm256_loadu_si256, _mm256_movemask_pd,
+    _mm256_mul_pd, _mm256_or_si256, _mm256_permute2x128_si256, _mm256_set1_epi64x, _mm256_set1_pd,
+    _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_sllv_epi64, _mm256_srlv_epi64,
+    _mm256_store_si256, _mm256_storeu_si256, _mm256_sub_epi64, _mm256_sub_pd,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 use crate::group::GROUP;
 
-use super::{LANES, Lanes, Limbs, Mask, Numbers, Op, Step, Vector, Words};
+use super::{
+    Doubles, DoublesOp, DoublesStep, LANES, Lanes, Limbs, Mask, Numbers, Op, Step, Vector, Words,
+};
 
 // A product in two halves, by double-precision arithmetic, which has 53 bits and rounds to the
 // nearest number (a program that changes that has undefined behaviour). The factors a and b are
@@ -74,6 +76,18 @@ pub fn dispatch<O: Op>(_: Proof, op: O) -> O::Output {
 #[inline(never)]
 fn with_features<O: Op>(op: O) -> O::Output {
     op.run::<Avx2>()
+}
+
+/// Runs a computation on [`Avx2`] vectors and [`QuadDoubles`].
+pub fn dispatch_doubles<O: DoublesOp>(_: Proof, op: O) -> O::Output {
+    // SAFETY: the proof says that the features were detected.
+    unsafe { doubles_with_features(op) }
+}
+
+#[target_feature(enable = "avx2,fma,bmi2")]
+#[inline(never)]
+fn doubles_with_features<O: DoublesOp>(op: O) -> O::Output {
+    op.run::<Avx2, QuadDoubles>()
 }
 
 /// Runs a step for the vectors of a group. This function needs no features itself: the compiler
@@ -435,5 +449,101 @@ impl Vector for Avx2 {
                 unsafe { _mm256_storeu_si256(std::ptr::from_mut(row).cast(), words) };
             }
         }
+    }
+}
+
+/// A vector register of 256 bits: four doubles. It is used like [`Quad`].
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct QuadDoubles(__m256d);
+
+#[inline(never)]
+fn each_doubles_apart<S: DoublesStep<N, M>, const N: usize, const M: usize>(
+    inputs: [&[Limbs]; N],
+    results: [&mut [Limbs]; M],
+) {
+    // SAFETY: the features were detected (see the type).
+    unsafe { each_doubles_with_features::<S, N, M>(inputs, results) }
+}
+
+#[target_feature(enable = "avx2,fma,bmi2")]
+fn each_doubles_with_features<S: DoublesStep<N, M>, const N: usize, const M: usize>(
+    inputs: [&[Limbs]; N],
+    results: [&mut [Limbs]; M],
+) {
+    super::each_in_doubles::<QuadDoubles, S, N, M>(inputs, results);
+}
+
+impl Doubles for QuadDoubles {
+    const REGISTERS: usize = 2;
+
+    #[inline(always)]
+    fn splat(number: f64) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_set1_pd(number) })
+    }
+
+    #[inline(always)]
+    fn load(from: &Lanes, register: usize) -> Self {
+        let part: &[u64; 4] = &from.0.as_chunks().0[register];
+        // SAFETY: the features were detected; the part is 32 bytes, aligned.
+        Self(unsafe { _mm256_castsi256_pd(_mm256_load_si256(std::ptr::from_ref(part).cast())) })
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut Lanes, register: usize) {
+        let part: &mut [u64; 4] = &mut to.0.as_chunks_mut().0[register];
+        // SAFETY: the features were detected; the part is 32 bytes, aligned.
+        unsafe {
+            _mm256_store_si256(std::ptr::from_mut(part).cast(), _mm256_castpd_si256(self.0));
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_add_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_sub_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_mul_pd(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, plus: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_fmadd_pd(self.0, factor.0, plus.0) })
+    }
+
+    #[inline(always)]
+    fn mul_sub(self, factor: Self, minus: Self) -> Self {
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_fmsub_pd(self.0, factor.0, minus.0) })
+    }
+
+    #[inline(always)]
+    fn add_rounded(self, other: Self) -> Self {
+        self.add(other)
+    }
+
+    #[inline(always)]
+    fn mul_add_rounded(self, factor: Self, plus: Self) -> Self {
+        self.mul_add(factor, plus)
+    }
+
+    #[inline(always)]
+    fn each<S: DoublesStep<N, M>, const N: usize, const M: usize>(
+        inputs: [&[Limbs]; N],
+        results: [&mut [Limbs]; M],
+    ) {
+        each_doubles_apart::<S, N, M>(inputs, results);
     }
 }

@@ -210,6 +210,87 @@ pub fn each<V: Vector, S: Step<N>, const N: usize>(
     }
 }
 
+/// Double-precision numbers side by side. They round to the nearest number, but only where a method
+/// says so: elsewhere results are exact, and the caller makes sure of it.
+#[cfg(any(target_arch = "x86_64", test))]
+pub trait Doubles: Copy {
+    /// Number of registers of a vector.
+    const REGISTERS: usize;
+    /// Returns the same number in every lane.
+    fn splat(number: f64) -> Self;
+    /// Reads a register of a vector, the bits of doubles.
+    fn load(from: &Lanes, register: usize) -> Self;
+    /// Writes a register of a vector.
+    fn store(self, to: &mut Lanes, register: usize);
+    /// Returns the sum.
+    fn add(self, other: Self) -> Self;
+    /// Returns the difference.
+    fn sub(self, other: Self) -> Self;
+    /// Returns the product.
+    fn mul(self, other: Self) -> Self;
+    /// Returns the product plus a number.
+    fn mul_add(self, factor: Self, plus: Self) -> Self;
+    /// Returns the product minus a number.
+    fn mul_sub(self, factor: Self, minus: Self) -> Self;
+    /// Returns the sum, rounded.
+    fn add_rounded(self, other: Self) -> Self;
+    /// Returns the product plus a number, rounded once.
+    fn mul_add_rounded(self, factor: Self, plus: Self) -> Self;
+    /// Runs a step for each vector of the results, in a function of its own.
+    fn each<S: DoublesStep<N, M>, const N: usize, const M: usize>(
+        inputs: [&[Limbs]; N],
+        results: [&mut [Limbs]; M],
+    );
+}
+
+/// A formula with five limbs for each input and each result, like [`Step`].
+#[cfg(any(target_arch = "x86_64", test))]
+pub trait DoublesStep<const N: usize, const M: usize> {
+    /// Computes the results.
+    fn run<D: Doubles>(inputs: [[D; 5]; N]) -> [[D; 5]; M];
+}
+
+/// A computation like [`Op`] that also uses doubles.
+#[cfg(any(target_arch = "x86_64", test))]
+pub trait DoublesOp {
+    /// The result.
+    type Output;
+    /// Computes the result with vectors and doubles of these types.
+    fn run<V: Vector, D: Doubles>(self) -> Self::Output;
+}
+
+/// Runs a step for each vector of the results, as [`Doubles::each`] does.
+#[cfg(any(target_arch = "x86_64", test))]
+#[inline(always)]
+pub fn each_in_doubles<D: Doubles, S: DoublesStep<N, M>, const N: usize, const M: usize>(
+    mut inputs: [&[Limbs]; N],
+    mut results: [&mut [Limbs]; M],
+) {
+    let count = results[0].len();
+    // Check the lengths once, and not in the loop.
+    for input in &mut inputs {
+        *input = &input[..count];
+    }
+    for result in &results {
+        assert_eq!(result.len(), count);
+    }
+    for k in 0..count {
+        for register in 0..D::REGISTERS {
+            let mut numbers = [[D::splat(0.0); 5]; N];
+            for (number, input) in numbers.iter_mut().zip(&inputs) {
+                for (limb, from) in number.iter_mut().zip(&input[k]) {
+                    *limb = D::load(from, register);
+                }
+            }
+            for (number, result) in S::run(numbers).into_iter().zip(&mut results) {
+                for (limb, to) in number.into_iter().zip(&mut result[k]) {
+                    limb.store(to, register);
+                }
+            }
+        }
+    }
+}
+
 /// How many low and high halves of products are added to each column of a product.
 pub const COUNTS: [(u64, u64); 10] =
     [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (4, 5), (3, 4), (2, 3), (1, 2), (0, 1)];
