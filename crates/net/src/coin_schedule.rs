@@ -33,7 +33,7 @@ pub fn offers_coins(them: &Themselves) -> bool {
 pub struct CoinSchedule {
     schedule: Schedule,
     is_wanting: bool,
-    /// Peers that lack the coins of so many blocks that they are asked no more.
+    /// Peers that lack the coins of so many blocks that they are not asked any more.
     given_up: HashSet<PeerId>,
 }
 
@@ -117,8 +117,8 @@ impl CoinSchedule {
         self.schedule.refused_by(id, block);
     }
 
-    /// Returns a block whose coins a thread waits for and that no peer has, and wants them no more.
-    /// While no peer offers coins, they are waited for.
+    /// Returns a block whose coins a thread waits for and no peer has; they are not wanted any more.
+    /// While no peer offers coins, none are given up.
     pub fn give_up(&mut self, tree: &Tree) -> Option<BlockId> {
         let block = self.schedule.missing(tree).filter(|_| self.has_peers())?;
         self.schedule.leave_out(0, block);
@@ -139,8 +139,8 @@ impl CoinSchedule {
             .collect()
     }
 
-    /// Returns the peers to drop, and why. One that lacks the coins of many blocks is only asked no
-    /// more.
+    /// Returns the peers to drop, and why. A peer that lacks the coins of many blocks stays, and is
+    /// not asked for coins any more.
     pub fn tick(&mut self, now: Duration) -> Vec<(PeerId, Fault)> {
         let mut faults = self.schedule.tick(now);
         for (id, _) in faults.extract_if(.., |(_, fault)| *fault == Fault::Refuses) {

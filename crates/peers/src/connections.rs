@@ -84,8 +84,8 @@ pub(super) struct Connections {
     /// Since when no peer has connected or the last one was lost; `None` after the user was told
     /// that there is no peer.
     alone_since: Option<Duration>,
-    /// Since when coins are wanted and no peer offers them; `None` if that is not so, or the user
-    /// was told.
+    /// When coins were last not wanted, or a peer offered them; `None` after the user was told that
+    /// none does.
     coins_missed_since: Option<Duration>,
     /// When the user was last told that the proxy does not answer.
     proxy_told: Option<Duration>,

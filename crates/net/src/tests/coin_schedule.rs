@@ -101,7 +101,7 @@ fn coins_that_all_peers_lack_are_given_up_and_others_are_not() {
 
 /// It may still be needed for its blocks.
 #[test]
-fn a_peer_that_lacks_many_is_asked_no_more_but_stays() {
+fn a_peer_that_lacks_many_is_not_asked_again_but_stays() {
     let (mut coins, tree, blocks) = wanting(60);
     connect(&mut coins, A, blocks[59]);
     let mut number = 0;

@@ -359,10 +359,10 @@ impl<'a> Worker<'a> {
         payload: &[u8],
     ) -> Result<Option<FlatFilePos>, Fault> {
         let step = self.context.plan.steps[index];
-        let file = match (stored, step.place, self.context.plan.undo[index]) {
-            (Some(pos), _, _)
-            | (None, BlockOrigin::Stored(pos), UndoAt::Source { .. })
-            | (None, BlockOrigin::Stored(pos), UndoAt::Peers) => pos.file,
+        let is_stored = matches!(self.context.plan.undo[index], UndoAt::Stored(_));
+        let file = match (stored, step.place) {
+            (Some(pos), _) => pos.file,
+            (None, BlockOrigin::Stored(pos)) if !is_stored => pos.file,
             _ => return Ok(None),
         };
         if !self.context.keeps {
