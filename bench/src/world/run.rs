@@ -390,7 +390,10 @@ impl<'a> Run<'a> {
                     }
                     self.lose(id);
                 }
-                Action::Block(..) | Action::Addresses(..) | Action::Ready(_) => {}
+                Action::Block(..)
+                | Action::Coins(..)
+                | Action::Addresses(..)
+                | Action::Ready(_) => {}
             }
         }
     }

@@ -412,8 +412,7 @@ impl Gather for Sums<'_> {
     fn spent(&mut self, outpoint: &OutPoint, _: u32, coin: Option<&Coin>) {
         let value = match coin {
             Some(coin) => self.of_coin(outpoint, coin),
-            // The group shall not balance if the coin is not known.
-            None if self.compared.has_spent_coins => return,
+            // If coins are compared and this one is not known, the group does not balance.
             None => group(self.hasher, outpoint).1,
         };
         self.add_to_group(outpoint, value.wrapping_neg());
