@@ -39,9 +39,12 @@ struct Deed {
     times: usize,
     /// Whether it says that it lacks the coins of a block at a height.
     lacks: fn(u32) -> bool,
+    /// After the coins of how many blocks it hangs up.
+    ends_after: usize,
 }
 
-const HONEST: Deed = Deed { coins: |_, _| {}, payload: |_| {}, times: 1, lacks: |_| false };
+const HONEST: Deed =
+    Deed { coins: |_, _| {}, payload: |_| {}, times: 1, lacks: |_| false, ends_after: usize::MAX };
 
 /// A peer that has all of [`world`] and sends the coins that its blocks spend.
 struct CoinPeer {
@@ -93,7 +96,12 @@ fn payload(block: Hash, listed: &[(u32, Coin)]) -> Vec<u8> {
 impl Answers for CoinPeer {
     fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
         match message {
-            Message::GetSpentCoins(request) => self.send(request, out),
+            Message::GetSpentCoins(request) => {
+                self.send(request, out);
+                if self.asked.lock().unwrap().len() == self.deed.ends_after {
+                    return Err(Hangup);
+                }
+            }
             Message::Version(_) => {
                 self.honest.answer(message, out)?;
                 let id = BLOCK_SPENT_COINS.as_bytes();
@@ -289,6 +297,19 @@ fn coins_that_a_peer_lacks_come_from_another() {
     let told = Told::default();
     assert_as_in_order(&place, &options, &told);
     assert_eq!(told.count("Dropped"), 0);
+}
+
+/// While no peer offers coins, they are waited for.
+#[test]
+fn the_only_peer_with_coins_may_leave_and_come_back() {
+    let without = honest(true);
+    let (with, _) = coin_server(&Deed { ends_after: 50, ..HONEST }, Vec::new());
+    let place = world().place();
+    let options = full(with_peers(&place, Method::SwiftSync, &[&without, &with]));
+    let told = Told::default();
+    assert_as_in_order(&place, &options, &told);
+    told.assert_has(&[&format!("Lost peer {}", with.address())]);
+    assert!(!told.has(&["are looked up in the stored blocks"]));
 }
 
 /// They may exceed the limit of a message.
