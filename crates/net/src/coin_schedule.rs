@@ -117,8 +117,8 @@ impl CoinSchedule {
         self.schedule.refused_by(id, block);
     }
 
-    /// Returns a block whose coins a thread waits for and no peer has; they are not wanted any more.
-    /// While no peer offers coins, none are given up.
+    /// Returns a block whose coins a thread waits for and no peer has; they are not wanted any
+    /// more. While no peer offers coins, none are given up.
     pub fn give_up(&mut self, tree: &Tree) -> Option<BlockId> {
         let block = self.schedule.missing(tree).filter(|_| self.has_peers())?;
         self.schedule.leave_out(0, block);
