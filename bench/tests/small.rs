@@ -105,7 +105,7 @@ fn whatever_blocks_spend_a_small_cache_reads_no_coin_twice() {
     let dir = tempfile::tempdir().unwrap();
     let report = curve::run(&curve::Size::small(), &programs(), dir.path()).unwrap();
     let found = rows(&report, "runs");
-    assert_eq!(found.len(), 6, "three chains, and two caches");
+    assert_eq!(found.len(), 8, "four chains, and two caches");
     for row in &found {
         assert!(row["coins_looked_up"].as_u64().unwrap() <= row["inputs"].as_u64().unwrap());
     }
