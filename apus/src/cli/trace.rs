@@ -221,7 +221,8 @@ mod tests {
         let path = dir.path().join(FILE);
         let mut trace = Trace::new(path.clone());
         trace.phase = Some(Phase::Connecting);
-        let (working, waiting) = (ThreadState::Working, ThreadState::WaitingForDisk);
+        let working = ThreadState::Working;
+        let waiting = ThreadState::WaitingForDisk;
         trace.look(vec![thread(7, working), thread(8, working)]).unwrap();
         trace.look(vec![thread(7, working), thread(8, waiting)]).unwrap();
         trace.look(vec![thread(8, waiting)]).unwrap();

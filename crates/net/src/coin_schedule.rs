@@ -33,7 +33,7 @@ pub fn offers_coins(them: &Themselves) -> bool {
 pub struct CoinSchedule {
     schedule: Schedule,
     is_wanting: bool,
-    /// Peers that lack the coins of so many blocks that they are not asked any more.
+    /// Peers that are not asked any more, since they lack the coins of many blocks.
     given_up: HashSet<PeerId>,
 }
 

@@ -118,7 +118,8 @@ impl Answers for CoinPeer {
 fn coin_server(deed: &Deed, gates: Vec<Gate>) -> (Server, Arc<Mutex<HashSet<u32>>>) {
     let asked: Arc<Mutex<HashSet<u32>>> = Arc::default();
     let magic = world().place().network.magic;
-    let (deed, heights) = (deed.clone(), Arc::clone(&asked));
+    let deed = deed.clone();
+    let heights = Arc::clone(&asked);
     let server = Server::start(magic, true, move || {
         Box::new(CoinPeer {
             honest: Honest::new(chain()),

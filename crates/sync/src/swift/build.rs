@@ -44,7 +44,7 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
     let at = targets.iter().position(|id| Some(node.tree().node(*id).hash) == saved);
     targets.rotate_left(at.unwrap_or(0));
     let mut first_error = None;
-    // Hints are corrected only where no branch agrees with them as they are.
+    // Hints and undo data are corrected only where no branch agrees with them as they are.
     let are_branches = targets.len() > 1;
     let as_they_are = targets.iter().filter(|_| are_branches).map(|target| (*target, false));
     let corrected = targets.iter().map(|target| (*target, true));
@@ -89,7 +89,7 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
 }
 
 /// Does what [`build`] does, for one block at the height of the claim; `corrects` says whether
-/// hints are corrected.
+/// hints and undo data are corrected.
 fn build_branch(
     node: &mut Node,
     claim: &Claim,
@@ -150,11 +150,13 @@ fn no_coins(node: &Node, lacking: &[BlockId]) -> Fault {
 }
 
 fn words_on_look_up(blocks: usize) -> String {
-    let plural = if blocks == 1 { "" } else { "s" };
+    let spenders = match blocks {
+        1 => "1 block spends".to_string(),
+        _ => format!("{blocks} blocks spend"),
+    };
     format!(
-        "No peer sends the coins that {blocks} block{plural} spend{}: they are looked up in the \
-         stored blocks, which are read once more",
-        if blocks == 1 { "s" } else { "" }
+        "No peer sends the coins that {spenders}: they are looked up in the stored blocks, which \
+         are read once more"
     )
 }
 
