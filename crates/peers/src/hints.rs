@@ -20,7 +20,7 @@ use apus_node::options::Options;
 use apus_progress::clock::unix_time;
 use apus_progress::{Phase, Progress, Watch};
 use apus_wire::message::{
-    GetHints, HINTS_CHUNK_BYTES, HintsChunk, Message, OfferedHints, Raw, Services,
+    GetHints, HINTS_CHUNK_BYTES, HintsChunk, Message, OfferedHints, Payload, Raw, Services,
 };
 use crossbeam_channel::bounded;
 
@@ -70,9 +70,8 @@ impl ServedHints {
         if request.sha256 != self.offered.sha256 || len == 0 {
             return Ok(None);
         }
-        let mut payload = Vec::with_capacity(36 + len as usize);
-        payload.extend_from_slice(&request.sha256);
-        payload.extend_from_slice(&request.chunk.to_le_bytes());
+        let mut payload = Vec::with_capacity(request.size() + len as usize);
+        request.put(&mut payload);
         self.file.append_to(&mut payload, len as usize, chunk * HINTS_CHUNK_BYTES)?;
         Ok(Some(payload))
     }

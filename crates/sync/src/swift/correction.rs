@@ -18,7 +18,7 @@ use apus_node::options::Options;
 use apus_node::shared::NEVER;
 use apus_node::sources::BlockOrigin;
 use apus_progress::Watch;
-use apus_store::{FlatFilePos, UndoRecord};
+use apus_store::FlatFilePos;
 use apus_wire::OutPoint;
 
 use super::context::Context;
@@ -28,6 +28,7 @@ use super::hinted::WrongHint;
 use super::plan::{Mode, SwiftPlan};
 use super::resume::{SwiftState, Workspace};
 use super::tally::push_coin;
+use super::undo;
 use super::undo::{UndoAt, UndoWritten, read_coins};
 use super::worker::validate;
 use crate::claim::Claim;
@@ -169,9 +170,10 @@ impl Blocks<'_> {
             let step = self.plan.steps[steps[&height]];
             let Some(block) = self.check_block(step, height, &fixes)? else { continue };
             sum_fixes(state, &fixes);
-            if let Some(at) = self.store_undo(step, block.undo(), ledger)? {
-                state.undo.retain(|written| written.id != step.id);
-                state.undo.push(UndoWritten { id: step.id, at });
+            if let Some(FlatFilePos { file, .. }) = ledger.record(step.id).block_pos() {
+                let written = undo::append(self.context.shared, step.id, file, block.undo())?;
+                state.undo.retain(|before| before.id != step.id);
+                state.undo.push(written);
             }
             state.put_off.remove(&height);
             named.extend(fixes.iter().map(|(outpoint, fix)| difference(*outpoint, height, fix)));
@@ -206,23 +208,6 @@ impl Blocks<'_> {
         check_spends(shared, step.id, prepared, coins, scripts, &self.context.times)
             .map(Some)
             .map_err(|refused| Fault::Rule(step, refused.error))
-    }
-
-    /// Appends right undo data of a block that is stored, and returns where it is.
-    fn store_undo(
-        &self,
-        step: Step,
-        payload: &[u8],
-        ledger: &Ledger,
-    ) -> Result<Option<FlatFilePos>, StoreError> {
-        let Some(FlatFilePos { file, .. }) = ledger.record(step.id).block_pos() else {
-            return Ok(None);
-        };
-        let shared = self.context.shared;
-        let height = shared.tree.node(step.id).height;
-        let prev = &shared.tree.prev_hash(step.id);
-        let pos = shared.files.append_undo(UndoRecord { file, height, prev, payload })?;
-        Ok(Some(FlatFilePos { file, pos }))
     }
 }
 

@@ -17,12 +17,13 @@ use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
 use apus_node::shared::{NEVER, Shared};
 use apus_node::sources::BlockOrigin;
-use apus_store::{FlatFilePos, IndexRecord, UndoRecord};
+use apus_store::IndexRecord;
 use apus_wire::{Cursor, OutPoint, put_compact_size};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use super::plan::SwiftPlan;
+use super::undo;
 use super::undo::UndoWritten;
 
 /// Bits of the filter of txids: 2 MiB, which fits in caches. 288 full blocks spend outputs of at
@@ -156,11 +157,7 @@ impl Recent {
         for (id, payload) in self.blocks.iter().zip(encoded?) {
             let Some(payload) = payload else { continue };
             let file = records[id.index()].file;
-            let height = shared.tree.node(*id).height;
-            let prev = &shared.tree.prev_hash(*id);
-            let undo = UndoRecord { file, height, prev, payload: &payload };
-            let pos = shared.files.append_undo(undo)?;
-            written.push(UndoWritten { id: *id, at: FlatFilePos { file, pos } });
+            written.push(undo::append(shared, *id, file, &payload)?);
         }
         Ok(written)
     }

@@ -16,7 +16,7 @@ use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::shared::Shared;
 use apus_progress::clock::Stage;
-use apus_store::{FlatFilePos, IndexDb, UndoFile};
+use apus_store::{FlatFilePos, IndexDb, UndoFile, UndoRecord};
 
 /// Where a block's undo data is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -243,6 +243,20 @@ pub(super) fn read_coins(
         Err(error) if error.source.is_none() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Appends undo data of a block to the rev file `file` of the data directory, and returns where it
+/// is.
+pub(super) fn append(
+    shared: &Shared,
+    id: BlockId,
+    file: u32,
+    payload: &[u8],
+) -> Result<UndoWritten, StoreError> {
+    let height = shared.tree.height(id);
+    let prev = &shared.tree.prev_hash(id);
+    let pos = shared.files.append_undo(UndoRecord { file, height, prev, payload })?;
+    Ok(UndoWritten { id, at: FlatFilePos { file, pos } })
 }
 
 /// Returns the coins of [`Prepared::external`] from undo data.

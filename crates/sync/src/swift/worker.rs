@@ -17,7 +17,7 @@ use apus_node::sources::{BlockBytes, BlockOrigin};
 use apus_progress::clock::Stage;
 use apus_progress::marks::Mark;
 use apus_progress::outcome::Counts;
-use apus_store::{FlatFilePos, UndoRecord};
+use apus_store::FlatFilePos;
 
 use super::context::{Context, FinishedBlock};
 use super::hinted::{HintedFate, for_each_output};
@@ -26,6 +26,7 @@ use super::peer_coins::check_with_peers;
 use super::plan::Mode;
 use super::range_blocks::RangeBlocks;
 use super::tally::{Gathered, Tally, push_coin};
+use super::undo;
 use super::undo::UndoAt;
 
 /// A thread that works on blocks, and its sums.
@@ -169,7 +170,7 @@ impl<'a> Worker<'a> {
         range: &mut RangeBlocks,
     ) -> Result<FinishedBlock, Fault> {
         let lacks = self.context.lacks_coins(step);
-        if self.context.looks_up(&lacks) && !self.halt.load(Relaxed) {
+        if !self.halt.load(Relaxed) && self.context.looks_up(&lacks) {
             return self.put_off(step, left, lacks, range);
         }
         let block = left.take().ok_or(lacks)?.block;
@@ -370,11 +371,7 @@ impl<'a> Worker<'a> {
         }
         let shared = self.context.shared;
         let _timer = shared.clock.start(Stage::Undo);
-        let node = shared.tree.node(step.id);
-        let prev = shared.tree.prev_hash(step.id);
-        let undo = UndoRecord { file, height: node.height, prev: &prev, payload };
-        let pos = shared.files.append_undo(undo)?;
-        Ok(Some(FlatFilePos { file, pos }))
+        Ok(Some(undo::append(shared, step.id, file, payload)?.at))
     }
 
     fn done(
