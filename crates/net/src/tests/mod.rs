@@ -1,6 +1,7 @@
 mod addresses;
 mod candidates;
 mod coin_schedule;
+mod coin_worlds;
 mod connections;
 mod feelers;
 mod hostile_worlds;
