@@ -398,9 +398,11 @@ fn an_archive_is_pruned_only_on_request() {
 
 /// Answers the question for consent on a terminal. Prints what the program shows there.
 const ON_A_TERMINAL: &str = "
-import os, pty, sys
+import os, pty, signal, sys
 pid, terminal = pty.fork()
 if pid == 0:
+    # `nohup make test &` ignores the interrupt.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execv(sys.argv[2], sys.argv[2:])
 shown = b''
 while True:
