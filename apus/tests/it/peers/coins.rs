@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use apus_coins::{Coin, put_spent_coins};
 use apus_hash::Hash;
 use apus_net::{BLOCK_SPENT_COINS, COIN_RANGE_BLOCKS, Outgoing, coins_cutoff};
 use apus_node::{AssumeValid, Options};
@@ -15,24 +14,22 @@ use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testpeer::{Answers, Hangup, Honest, Server, not_found};
 use apus_wire::message::{Command, Feature, GetSpentCoins, InventoryItem, InventoryKind, Message};
-use apus_wire::put_compact_size;
+use bitcoin::Script;
 
 use super::world::{Told, chain, from_files, honest, try_sync, with_peers, with_peers_at, world};
 use crate::serving::client::Serving;
+use crate::serving::spent_coins::{EXPECTED, SpentCoin, payload};
 use crate::support::Place;
 use crate::support::outcome::Outcome;
 use crate::support::stop_when::StopWhen;
 use crate::support::waiting::Gate;
 use crate::swiftsync::refusals::assert_nothing_committed;
 
-/// Coins, each with the index of the input that spends it.
-type Listed = Vec<(u32, Coin)>;
-
 /// What a peer does to the coins that it sends.
 #[derive(Clone)]
 struct Deed {
     /// Changes the coins of a block at a height.
-    coins: fn(&mut Listed, u32),
+    coins: fn(&mut Vec<SpentCoin>, u32),
     /// Changes the payload.
     payload: fn(&mut Vec<u8>),
     /// How often it sends its answer.
@@ -67,30 +64,15 @@ impl CoinPeer {
             out.push(not_found(item));
             return;
         }
-        let coins = world().model.blocks[height as usize].undo.iter().flatten().cloned();
-        let all = (0..).zip(coins);
-        let mut listed: Listed = all.filter(|(_, coin)| coin.height < request.cutoff).collect();
-        (self.deed.coins)(&mut listed, height);
-        let mut payload = payload(request.block, &listed);
+        let is_asked = |coin: &&SpentCoin| coin.height < request.cutoff;
+        let mut coins: Vec<SpentCoin> =
+            EXPECTED[height as usize].iter().filter(is_asked).cloned().collect();
+        (self.deed.coins)(&mut coins, height);
+        let mut payload = payload(request.block, &coins);
         (self.deed.payload)(&mut payload);
         let answer = Outgoing { command: Command::BSPENT, payload };
         out.extend(std::iter::repeat_n(answer, self.deed.times));
     }
-}
-
-/// The payload of `bspent`.
-fn payload(block: Hash, listed: &[(u32, Coin)]) -> Vec<u8> {
-    let mut payload = block.0.to_vec();
-    put_compact_size(&mut payload, listed.len() as u64);
-    for (index, coin) in listed {
-        let mut undo = vec![1, 1];
-        coin.encode_undo(&mut undo);
-        let mut alone = Vec::new();
-        assert_eq!(put_spent_coins(&undo, 0, usize::MAX, &mut alone), Ok(true));
-        payload.extend_from_slice(&index.to_le_bytes());
-        payload.extend_from_slice(&alone[5..]);
-    }
-    payload
 }
 
 impl Answers for CoinPeer {
@@ -222,58 +204,96 @@ fn saves_and_interruptions_change_nothing() {
     }
 }
 
+/// The coins that can be changed so that no other rule notices first.
+fn first(coins: &mut [SpentCoin], change: fn(&mut SpentCoin)) {
+    if let Some(coin) = coins.first_mut() {
+        change(coin);
+    }
+}
+
 /// What a peer does that costs it the connection, and words of the reason.
 fn faults() -> Vec<(&'static str, &'static str, Deed)> {
     let coins = |coins| Deed { coins, ..HONEST };
     let payload = |payload| Deed { payload, ..HONEST };
     vec![
         ("cut", "bspent", payload(|bytes| bytes.truncate(20))),
+        ("empty", "bspent", payload(Vec::clear)),
         ("cut in a coin", "wrong spent coins", payload(|bytes| bytes.truncate(bytes.len() - 1))),
+        ("cut after the hash", "wrong spent coins", payload(|bytes| bytes.truncate(32))),
         ("too long", "bytes follow", payload(|bytes| bytes.push(0))),
+        ("oversized", "over the limit", payload(|bytes| bytes.resize(4_000_001, 0))),
+        ("as large as may be", "bytes follow", payload(|bytes| bytes.resize(4_000_000, 0))),
         ("of another block", "not asked for", payload(|bytes| bytes[0] ^= 1)),
+        ("of the next block", "not asked for", {
+            payload(|bytes| {
+                let hash = Hash(*bytes.first_chunk().unwrap());
+                let height = chain().height_of(&hash).unwrap() as u32;
+                bytes[..32].copy_from_slice(&world().hash(height.max(2) - 1).0);
+            })
+        }),
         ("twice", "not asked for", Deed { times: 2, ..HONEST }),
-        ("the last is missing", "are missing", coins(|list, _| drop(list.pop()))),
-        (
-            "the first is missing",
-            "out of order",
-            coins(|list, _| drop(list.drain(..1.min(list.len())))),
-        ),
-        ("in reverse", "out of order", coins(|list, _| list.reverse())),
-        (
-            "repeated",
-            "out of order",
-            coins(|list, _| {
-                if let Some(first) = list.first().cloned() {
-                    list.insert(0, first);
+        ("a hundred times", "not asked for", Deed { times: 100, ..HONEST }),
+        ("2^32 coins", "wrong spent coins", {
+            payload(|bytes| drop(bytes.splice(32..33, [0xff, 0, 0, 0, 0, 1, 0, 0, 0])))
+        }),
+        ("a number in a longer form", "wrong spent coins", {
+            payload(|bytes| drop(bytes.splice(32..33, [0xfd, bytes[32], 0])))
+        }),
+        ("none", "are missing", coins(|coins, _| coins.clear())),
+        ("the last is missing", "are missing", coins(|coins, _| drop(coins.pop()))),
+        ("the first is missing", "out of order", {
+            coins(|coins, _| drop(coins.drain(..1.min(coins.len()))))
+        }),
+        ("in reverse", "out of order", coins(|coins, _| coins.reverse())),
+        ("repeated", "out of order", {
+            coins(|coins, _| drop(coins.splice(..0, coins.first().cloned())))
+        }),
+        ("one too many", "more coins", {
+            coins(|coins, _| {
+                if let Some(last) = coins.last().cloned() {
+                    coins.push(SpentCoin { index: last.index + 1, ..last });
                 }
-            }),
-        ),
-        (
-            "one too many",
-            "more coins",
-            coins(|list, _| {
-                if let Some((index, coin)) = list.last().cloned() {
-                    list.push((index + 1, coin));
+            })
+        }),
+        ("of the block itself", "was not asked for", {
+            coins(|coins, height| coins.iter_mut().for_each(|coin| coin.height = height))
+        }),
+        ("of height 0", "height 0", {
+            coins(|coins, _| first(coins, |coin| (coin.height, coin.is_coinbase) = (0, true)))
+        }),
+        ("of the greatest height", "was not asked for", {
+            coins(|coins, _| first(coins, |coin| coin.height = u32::MAX >> 1))
+        }),
+        ("a script of no known form", "unknown form", {
+            payload(|bytes| {
+                if let Some(form) = bytes.get_mut(32 + 1 + 8) {
+                    *form = 9;
                 }
-            }),
-        ),
-        (
-            "of the block itself",
-            "was not asked for",
-            coins(|list, height| {
-                list.iter_mut().for_each(|(_, coin)| coin.height = height);
-            }),
-        ),
-        (
-            "of nothing",
-            "bad-txns-in-belowout",
-            coins(|list, _| {
-                list.iter_mut().for_each(|(_, coin)| coin.amount = 0);
-            }),
-        ),
+            })
+        }),
+        ("a script of more than 10,000 bytes", "more than 10,000 bytes", {
+            coins(|coins, _| first(coins, |coin| coin.script = vec![0x51; 10_001]))
+        }),
+        ("a script that nobody can spend", "the block is invalid", {
+            coins(|coins, _| first(coins, |coin| coin.script = vec![0x6a]))
+        }),
+        ("of nothing", "bad-txns-in-belowout", {
+            coins(|coins, _| coins.iter_mut().for_each(|coin| coin.amount = 0))
+        }),
+        ("more than there is money", "bad-txns-inputvalues-outofrange", {
+            coins(|coins, _| first(coins, |coin| coin.amount = 21_000_000 * 100_000_000 + 1))
+        }),
+        ("a young coinbase", "bad-txns-premature-spend-of-coinbase", {
+            coins(|coins, height| {
+                if let Some(coin) = coins.iter_mut().find(|coin| coin.height + 100 > height) {
+                    coin.is_coinbase = true;
+                }
+            })
+        }),
     ]
 }
 
+/// A sync of a second for each of 28 faults.
 #[test]
 fn wrong_coins_cost_a_peer_the_connection() {
     for (name, reason, deed) in faults() {
@@ -338,15 +358,16 @@ fn a_peer_that_offers_no_coins_is_not_asked_for_any() {
 /// The sums show that there are some, and the blocks which.
 #[test]
 fn wrong_coins_that_all_rules_accept_are_corrected() {
-    fn one_height_less(list: &mut Listed, _: u32) {
-        let is_p2pkh = |coin: &Coin| coin.script.as_bytes().first() == Some(&0);
-        if let Some((_, coin)) =
-            list.iter_mut().find(|(_, coin)| is_p2pkh(coin) && !coin.is_coinbase && coin.height > 1)
-        {
+    fn one_height_less(coins: &mut [SpentCoin]) {
+        let is_lied_about = |coin: &&mut SpentCoin| {
+            Script::from_bytes(&coin.script).is_p2pkh() && !coin.is_coinbase && coin.height > 1
+        };
+        if let Some(coin) = coins.iter_mut().find(is_lied_about) {
             coin.height -= 1;
         }
     }
-    let (lying, _) = coin_server(&Deed { coins: one_height_less, ..HONEST }, Vec::new());
+    let (lying, _) =
+        coin_server(&Deed { coins: |coins, _| one_height_less(coins), ..HONEST }, Vec::new());
     let place = world().place();
     let options = full(with_peers(&place, Method::SwiftSync, &[&lying]));
     assert_as_in_order(&place, &options, &Told::default());

@@ -3,7 +3,7 @@
 pub mod client;
 mod following;
 mod hints;
-mod spent_coins;
+pub mod spent_coins;
 
 use std::io::Write as _;
 use std::net::TcpStream;

@@ -1,5 +1,6 @@
 //! The coins that a block spends, as `apus serve` sends them (draft BIP 455), against those that
-//! rust-bitcoin finds in the blocks.
+//! rust-bitcoin finds in the blocks. They are read and written here by the tables of the draft
+//! alone.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -7,8 +8,8 @@ use std::sync::LazyLock;
 use apus_hash::Hash;
 use apus_net::{BLOCK_SPENT_COINS, Outgoing, Transport};
 use apus_wire::message::{Command, GetSpentCoins, InventoryKind, Message};
-use apus_wire::{Chain, Cursor, ParseError};
-use bitcoin::{Block, OutPoint, ScriptBuf, consensus};
+use apus_wire::{Chain, Cursor, ParseError, put_compact_size};
+use bitcoin::{Block, OutPoint, Script, ScriptBuf, consensus};
 
 use super::client::{Client, Serving};
 use super::{TRANSPORTS, WITNESS, large_block, pruned};
@@ -16,25 +17,38 @@ use crate::peers::world::world;
 use crate::support::swift::small_chain;
 use crate::support::{Place, blocks_of, data, hash_of};
 
-/// A coin: index of the input, height, coinbase flag, script and amount.
-type SpentCoin = (u32, u32, bool, Vec<u8>, u64);
+/// A coin that a block spends.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SpentCoin {
+    /// The index of the input that spends it, without the coinbase's.
+    pub index: u32,
+    pub height: u32,
+    pub is_coinbase: bool,
+    pub script: Vec<u8>,
+    pub amount: u64,
+}
 
 /// Of each block of [`world`], the coins that it spends.
-static EXPECTED: LazyLock<Vec<Vec<SpentCoin>>> = LazyLock::new(|| {
-    let mut created: HashMap<OutPoint, (u32, bool, Vec<u8>, u64)> = HashMap::new();
+pub static EXPECTED: LazyLock<Vec<Vec<SpentCoin>>> = LazyLock::new(|| {
+    let mut created: HashMap<OutPoint, SpentCoin> = HashMap::new();
     let mut spent = Vec::new();
     for (height, bytes) in world().blocks.iter().enumerate() {
         let block: Block = consensus::deserialize(bytes).unwrap();
         let mut coins = Vec::new();
         for tx in &block.txdata {
             for input in tx.input.iter().filter(|_| !tx.is_coinbase()) {
-                let (created_at, flag, script, amount) = created[&input.previous_output].clone();
-                coins.push((coins.len() as u32, created_at, flag, script, amount));
+                let coin = created[&input.previous_output].clone();
+                coins.push(SpentCoin { index: coins.len() as u32, ..coin });
             }
             let txid = tx.compute_txid();
             for (vout, output) in (0..).zip(&tx.output) {
-                let script = output.script_pubkey.to_bytes();
-                let coin = (height as u32, tx.is_coinbase(), script, output.value.to_sat());
+                let coin = SpentCoin {
+                    index: 0,
+                    height: height as u32,
+                    is_coinbase: tx.is_coinbase(),
+                    script: output.script_pubkey.to_bytes(),
+                    amount: output.value.to_sat(),
+                };
                 created.insert(OutPoint { txid, vout }, coin);
             }
         }
@@ -74,7 +88,61 @@ fn coin(cursor: &mut Cursor) -> Result<SpentCoin, ParseError> {
         assert!(!has_form && !script.is_p2wsh() && !script.is_p2tr());
     }
     let amount = decompressed(cursor.compact_u64()?);
-    Ok((index, code >> 1, code & 1 == 1, script, amount))
+    Ok(SpentCoin { index, height: code >> 1, is_coinbase: code & 1 == 1, script, amount })
+}
+
+/// The payload of `bspent` for a block, by the draft's tables.
+pub fn payload(block: Hash, coins: &[SpentCoin]) -> Vec<u8> {
+    let mut payload = block.0.to_vec();
+    put_compact_size(&mut payload, coins.len() as u64);
+    for coin in coins {
+        payload.extend_from_slice(&coin.index.to_le_bytes());
+        payload.extend_from_slice(&(coin.height << 1 | u32::from(coin.is_coinbase)).to_le_bytes());
+        put_script(&coin.script, &mut payload);
+        put_compact_size(&mut payload, compressed(coin.amount));
+    }
+    payload
+}
+
+/// Appends a script in the draft's reconstructable form.
+fn put_script(script: &[u8], out: &mut Vec<u8>) {
+    let is = Script::from_bytes(script);
+    let len = script.len();
+    let (form, part) = if is.is_p2pkh() {
+        (1, 3..23)
+    } else if is.is_p2sh() {
+        (5, 2..22)
+    } else if is.is_p2wsh() {
+        (6, 2..34)
+    } else if is.is_p2wpkh() {
+        (7, 2..22)
+    } else if is.is_p2tr() {
+        (8, 2..34)
+    } else if len == 35 && script[0] == 33 && matches!(script[1], 2 | 3) && script[34] == 0xac {
+        (script[1], 2..34)
+    } else if len == 67 && script[..2] == [65, 4] && script[66] == 0xac {
+        (4, 2..66)
+    } else {
+        (0, 0..len)
+    };
+    out.push(form);
+    if form == 0 {
+        put_compact_size(out, len as u64);
+    }
+    out.extend_from_slice(&script[part]);
+}
+
+/// The draft's `compress_amount`.
+fn compressed(mut n: u64) -> u64 {
+    if n == 0 {
+        return 0;
+    }
+    let mut zeros = 0;
+    while n.is_multiple_of(10) && zeros < 9 {
+        n /= 10;
+        zeros += 1;
+    }
+    if zeros < 9 { 1 + (n / 10 * 9 + n % 10 - 1) * 10 + zeros } else { 1 + (n - 1) * 10 + 9 }
 }
 
 /// The draft's `decompress_amount`.
@@ -106,7 +174,7 @@ fn the_coins_of_each_block_are_sent_below_a_cutoff() {
             for cutoff in [0, 1, height / 2, height - 1, u32::MAX] {
                 client.send(&request(world().hash(height), cutoff));
                 let payload = client.next(Command::BSPENT).unwrap();
-                let is_asked = |coin: &&SpentCoin| cutoff == 0 || coin.1 < cutoff;
+                let is_asked = |coin: &&SpentCoin| cutoff == 0 || coin.height < cutoff;
                 let expected: Vec<_> = expected.iter().filter(is_asked).cloned().collect();
                 assert_eq!(
                     coins_in(&payload, world().hash(height)),
