@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use apus_net::MAXCONNECTIONS;
 use apus_node::Run;
 use apus_peers::{ServeOptions, ServeReport};
 use apus_progress::Watch;
@@ -25,9 +26,6 @@ use super::server_args::ServerArgs;
 use super::settings::Settings;
 use super::upload_target::maxuploadtarget;
 use super::with_server::{CommandServer, with_server};
-
-/// Core's default of `-maxconnections`.
-const MAXCONNECTIONS: usize = 125;
 
 /// Serve the blocks of a data directory to other nodes, until interrupted.
 ///
@@ -110,9 +108,7 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let server = command.server.choose(&mut chosen, true).map_err(Failure::usage)?;
     let beside = server.map(|config| {
         let is_optional = !command.server.is_given();
-        CommandServer::new(config, &chosen.options, true)
-            .upload_target(how.maxuploadtarget)
-            .optional(is_optional)
+        CommandServer::new(config, &chosen.options, true).serves(&how).optional(is_optional)
     });
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);

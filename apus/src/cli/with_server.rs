@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_node::Options;
 use apus_node::view::View;
+use apus_peers::ServeOptions;
 use apus_progress::Observer;
 use apus_query::Source;
 use apus_server::live::{About, End};
@@ -48,9 +49,10 @@ impl CommandServer {
         Arc::clone(&self.view)
     }
 
-    /// Reports this limit on the bytes that peers are sent in 24 hours, if there is one.
-    pub fn upload_target(mut self, bytes: Option<u64>) -> Self {
-        self.about.upload_target = bytes.unwrap_or(0);
+    /// Reports that peers are served like this.
+    pub fn serves(mut self, how: &ServeOptions) -> Self {
+        self.about.upload_target = how.maxuploadtarget.unwrap_or(0);
+        self.about.v2transport = how.v2transport;
         self
     }
 

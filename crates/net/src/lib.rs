@@ -55,7 +55,7 @@ pub use max_download::MaxDownload;
 pub use missing::{GivesUp, Missing};
 pub use near_tip::{NEAR_BLOCKS, claim};
 pub use peer::{Has, PeerId};
-pub use peer_options::{NetKind, PeerOptions};
+pub use peer_options::{MAXCONNECTIONS, NetKind, PeerOptions};
 pub use presync::{Presync, PresyncParams, PresyncStart, Presynced};
 pub use proxy::{Proxies, Proxy};
 pub use schedule::{Arrival, Fault, Limits, Schedule};

@@ -10,7 +10,7 @@ use super::proxy::Proxies;
 use super::target::{HostKind, Target};
 
 /// Core's default of `-maxconnections`.
-const MAXCONNECTIONS: usize = 125;
+pub const MAXCONNECTIONS: usize = 125;
 /// Core's default of `-timeout`.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The default for [`PeerOptions::patience`].
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2 * 60);
 /// The default for [`PeerOptions::gone_after`].
 const GONE_AFTER: Duration = Duration::from_secs(30);
 
-/// How peers are found and used. Each option has Core's name.
+/// How peers are found and used. Options that Core has have its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerOptions {
     /// Connect only to these; empty to find peers.
@@ -93,9 +93,7 @@ impl PeerOptions {
             gone_after: GONE_AFTER,
         }
     }
-}
 
-impl PeerOptions {
     /// Returns the addresses of this machine to listen on; `[::]` stands for those of IPv4, too.
     pub fn listening(&self) -> Vec<SocketAddr> {
         if self.bind.is_empty() {

@@ -33,13 +33,15 @@ pub(super) struct ServedPeers {
 impl ServedPeers {
     /// Creates the state without peers. They are served if the options say that we listen.
     pub fn new(of: &Options, options: &PeerOptions) -> Self {
-        let PeerOptions { listen, maxuploadtarget, v2transport, .. } = *options;
-        let is_on = listen;
-        let bytes_max = maxuploadtarget;
-        let v2 = v2transport;
-        let lan = options.announce.then(|| Announcement::new(options.listening()));
-        let filters = filters_of(of);
-        Self { stock: None, is_on, filters, lan, bytes_max, v2, peers: BTreeMap::new() }
+        Self {
+            stock: None,
+            is_on: options.listen,
+            filters: filters_of(of),
+            lan: options.announce.then(|| Announcement::new(options.listening())),
+            bytes_max: options.maxuploadtarget,
+            v2: options.v2transport,
+            peers: BTreeMap::new(),
+        }
     }
 
     /// Serves what `node` has now. Returns the announcements of a new tip.

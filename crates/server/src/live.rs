@@ -41,6 +41,8 @@ pub struct About {
     pub peers: Option<PeerOptions>,
     /// Whether peers that are served get filters of blocks (`-peerblockfilters`).
     pub peerblockfilters: bool,
+    /// Whether peers that are served may use the encrypted transport (`-v2transport`).
+    pub v2transport: bool,
     /// The most bytes to send in 24 hours; 0 for no limit.
     pub upload_target: u64,
     /// Where the log file is; `None` if there is none.
@@ -63,6 +65,7 @@ impl About {
             cache_bytes: options.dbcache_bytes as u64,
             peers: options.peers.clone(),
             peerblockfilters: options.peerblockfilters,
+            v2transport: options.peers.as_ref().is_none_or(|peers| peers.v2transport),
             upload_target: upload_target.unwrap_or(0),
             log: None,
             logs: Arc::new(Logs::new(|| ())),

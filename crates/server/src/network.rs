@@ -166,8 +166,7 @@ pub(crate) fn getblockfrompeer(call: &Call) -> Result<Json, RpcError> {
 fn services(state: &ServerState) -> u64 {
     let about = state.live.about();
     let listens = about.is_at_rest || about.peers.as_ref().is_some_and(|peers| peers.listen);
-    let v2 = about.peers.as_ref().is_none_or(|peers| peers.v2transport);
-    let mut others = if v2 { Services::P2P_V2 } else { Services::default() };
+    let mut others = if about.v2transport { Services::P2P_V2 } else { Services::default() };
     if about.peerblockfilters {
         others = others.with(Services::COMPACT_FILTERS);
     }

@@ -104,11 +104,19 @@ fn passwords_come_from_files_and_are_not_shown() {
 }
 
 #[test]
-fn the_upload_target_of_served_peers_is_reported() {
+fn what_served_peers_get_is_reported() {
     let place = world().in_order();
-    let args = [&SERVE[..], &["--maxuploadtarget=5"]].concat();
-    let totals = Running::start(&place, &args).ask("getnettotals", json!([]));
-    assert_eq!(totals["uploadtarget"]["target"], json!(5 << 20), "{totals}");
+    for v2 in [true, false] {
+        let v2transport = format!("--v2transport={}", u8::from(v2));
+        let args = [&SERVE[..], &["--maxuploadtarget=5", &v2transport]].concat();
+        let running = Running::start(&place, &args);
+        let totals = running.ask("getnettotals", json!([]));
+        assert_eq!(totals["uploadtarget"]["target"], json!(5 << 20), "{totals}");
+        let info = running.ask("getnetworkinfo", json!([]));
+        let services = info["localservicesnames"].as_array().unwrap();
+        assert!(services.contains(&json!("NETWORK")), "{info}");
+        assert_eq!(services.contains(&json!("P2P_V2")), v2, "{info}");
+    }
 }
 
 /// Who is restricted in bitcoin.conf stays so, whatever the command line adds.
