@@ -202,7 +202,7 @@ class ProveOptions(DirectoryOptions, total=False):
     dbcache: int
     """MiB of memory for a snapshot's coins, at least 16; they take about as much as the file.
     If a quarter of the free memory is more, that is used. What does not fit goes to temporary
-    files. Default: 450."""
+    files. Default: a quarter of the free memory."""
 
 
 class SnapshotOptions(DirectoryOptions, total=False):
@@ -215,7 +215,7 @@ class SnapshotOptions(DirectoryOptions, total=False):
     of the directory are used, and no undo data is needed. `apus prove` proves the result."""
     dbcache: int
     """MiB of memory for coins from undo data, at least 16; what does not fit goes to a
-    temporary file. Default: 450."""
+    temporary file. Default: a quarter of the free memory, from 16 to 450."""
 
 
 class HintsOptions(DirectoryOptions, total=False):
@@ -232,7 +232,8 @@ class HintsOptions(DirectoryOptions, total=False):
     """Replace the file if it exists."""
     dbcache: int
     """MiB of memory for sorting the unspent outputs, at least 16; what does not fit goes to a
-    temporary file. The report names the peak memory of the whole run. Default: 450."""
+    temporary file. The report names the peak memory of the whole run. Default: a quarter of the
+    free memory, from 16 to 450."""
 
 
 # Options of which False is said aloud: a settings file may have turned them on.

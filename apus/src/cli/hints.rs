@@ -68,7 +68,8 @@ pub struct Create {
     #[command(flatten)]
     output: Output,
     /// MiB of memory for sorting the unspent outputs, at least 16; what does not fit goes to a
-    /// temporary file. The report names the peak memory of the whole run [default: 450].
+    /// temporary file. The report names the peak memory of the whole run [default: a
+    /// quarter of the free memory, from 16 to 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
 }

@@ -39,7 +39,8 @@ pub struct IndexCommand {
     /// less than half the space [default: the form that the index has, and 31 for a new one].
     #[arg(long, value_name = "31|32")]
     core: Option<Core>,
-    /// MiB for entries while they are sorted; the rest waits in temporary files [default: 450].
+    /// MiB for entries while they are sorted; the rest waits in temporary files [default: a
+    /// quarter of the free memory, from 16 to 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     #[command(flatten)]

@@ -52,7 +52,7 @@ pub struct ProveCommand {
     assumevalid: Option<String>,
     /// MiB of memory for a snapshot's coins, at least 16; they take about as much as the file. If a
     /// quarter of the free memory is more, that is used. What does not fit goes to temporary files
-    /// [default: 450].
+    /// [default: a quarter of the free memory].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// Print one JSON object at the end, and nothing else, to standard output.

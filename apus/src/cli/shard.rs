@@ -97,7 +97,7 @@ pub struct Plan {
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Scripts::of_default())]
     script_engine: Scripts,
     /// MiB of memory for the records of each task, at least 16; a task takes about twice as much
-    /// [default: 450].
+    /// [default: a quarter of the free memory, from 16 to 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// Print one JSON object.

@@ -59,7 +59,7 @@ pub struct Create {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// MiB of memory for coins from undo data, at least 16; what does not fit goes to a temporary
-    /// file [default: 450].
+    /// file [default: a quarter of the free memory, from 16 to 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// Print one JSON object at the end, and nothing else, to standard output.
@@ -111,7 +111,7 @@ pub struct Load {
     #[command(flatten)]
     peers: PeerArgs,
     /// MiB of memory for sorting coins that are not in Core's order, at least 16; what does not fit
-    /// goes to a temporary file [default: 450].
+    /// goes to a temporary file [default: a quarter of the free memory, from 16 to 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     #[command(flatten)]

@@ -47,7 +47,7 @@ pub struct VerifyCommand {
     #[arg(long, alias = "checkblocks", value_name = "N", default_value_t = node::CHECK_BLOCKS)]
     blocks: u32,
     /// MiB for the coins that level 3 keeps in memory, at least 16; with more, it reaches lower
-    /// heights [default: 450].
+    /// heights [default: a quarter of the free memory, from 16 to 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// Level 4 takes the scripts of this block and its ancestors as valid; 0: check every script

@@ -24,7 +24,7 @@ impl Value {
         *self == Self::Bool(false)
     }
 
-    /// Returns whether the value is none that every setting refuses: an object, or a list with
+    /// Returns whether some setting may take the value: it is not an object, and not a list of
     /// anything but single values.
     pub fn is_flat(&self) -> bool {
         match self {
