@@ -230,11 +230,6 @@ impl Chainstate {
         self.db.merge_watched(watch)
     }
 
-    /// Returns whether [`Chainstate::merge`] would merge some runs.
-    pub fn merge_pending(&self) -> bool {
-        self.db.merge_pending()
-    }
-
     /// Merges all runs into one level.
     pub fn merge_all(&self) -> Result<()> {
         self.db.merge_all()

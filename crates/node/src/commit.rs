@@ -5,8 +5,8 @@
 //!
 //! While blocks connect in order, [`Ledger::wants_commit`] alone decides when to commit; between
 //! commits, [`Ledger::write_index_every`] writes blocks from peers to the index.
-//! `activate_best_chain` also commits at the end, when it is stopped, and before it gives up on a
-//! damaged block. docs/design.md, section 10, lists everything that is saved, and when.
+//! The loop of a sync in order also commits at the end, when it is stopped, before it gives up on a
+//! damaged block, and if the disk is full. docs/design.md, section 10, lists everything that is saved, and when.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,6 +42,7 @@ use apus_progress::{Observer, Phase, Progress};
 /// that is repeated after a crash. SwiftSync and the join save their work every
 /// [`Options::save_every`](super::options::Options::save_every).
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
+
 /// The block index in memory, the active chain, and the part of both that is not yet on disk.
 pub struct Ledger {
     /// The records of all blocks.

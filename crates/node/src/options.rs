@@ -14,8 +14,7 @@ use secp_lanes::Kernel;
 
 use apus_progress::Method;
 
-/// Core's default size in bytes of the coins cache (`-dbcache`).
-const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
+use super::memory_share::CACHE_BYTES_DEFAULT;
 
 /// The default for [`Options::save_every`]. A save takes a second or two to write what is held in
 /// memory, which is little in two minutes. Commits of a sync in order follow `COMMIT_EVERY` in
@@ -269,7 +268,7 @@ impl Options {
             network_options,
             assumevalid: AssumeValid::BuiltIn,
             scripts: ScriptOptions::default(),
-            dbcache_bytes: DBCACHE_DEFAULT_BYTES,
+            dbcache_bytes: CACHE_BYTES_DEFAULT as usize,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             stop_at_height: None,
             save_every: SAVE_EVERY,

@@ -172,7 +172,7 @@ fn joined(node: &Node) -> Result<Waiting, String> {
 /// Returns a clause that says why a join of `bytes` of blocks is not faster than a sync in order
 /// with `tables` bytes of tables; `None` if it is faster.
 fn too_few(bytes: u64, tables: u64) -> Option<String> {
-    let Figures { join_bytes_min, join_tables_share, .. } = FIGURES;
+    let Figures { join_bytes_min, join_tables_share } = FIGURES;
     if bytes < join_bytes_min {
         return Some(format!("a join is faster from {} on", size(join_bytes_min)));
     }

@@ -390,7 +390,7 @@ fn of_coins(coins: OfCoins, block: Hash, height: u32) -> Vec<Outgoing> {
     let whole = bspent(block, COINS_BYTES);
     match coins {
         OfCoins::Sends | OfCoins::Wrong | OfCoins::HangsUp => vec![whole],
-        OfCoins::Lacks if height % 3 == 0 => not_found(),
+        OfCoins::Lacks if height.is_multiple_of(3) => not_found(),
         OfCoins::Lacks => vec![whole],
         OfCoins::LacksAll => not_found(),
         OfCoins::None | OfCoins::Silent | OfCoins::Drips => Vec::new(),
