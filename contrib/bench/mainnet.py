@@ -137,7 +137,7 @@ def machine(args, work):
     cpuinfo, meminfo = read("/proc/cpuinfo"), read("/proc/meminfo")
     flags = set((field(cpuinfo, "flags") or field(cpuinfo, "Features") or "").split())
     memory = field(meminfo, "MemTotal")
-    known = ["sha_ni", "avx2", "avx512ifma", "sha2", "asimd"]
+    known = ["sha_ni", "avx2", "avx_ifma", "avx512ifma", "sha2", "asimd"]
     return {
         "processor": field(cpuinfo, "model name") or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),

@@ -1,6 +1,6 @@
 //! Prints nanoseconds per signature, by kernel and kind, beside libsecp256k1 in the same run. With
-//! names of kernels (Avx512, Avx2Doubles, Avx2, Neon, Library, Portable) as arguments, it measures
-//! only those.
+//! names of kernels (Avx512, AvxIfma, Avx2Doubles, Avx2, Neon, Library, Portable) as arguments, it
+//! measures only those.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -11,6 +11,8 @@ use secp256k1::{Keypair, Message, SECP256K1, Scalar, SecretKey};
 
 /// Number of signatures of each kind.
 const COUNT: usize = 4096;
+/// Number of runs of each kernel with each kind.
+const ROUNDS: usize = 5;
 
 struct Signed {
     key: [u8; 33],
@@ -73,10 +75,7 @@ fn table(out: &mut impl Write) -> io::Result<()> {
         return Err(io::Error::new(ErrorKind::InvalidInput, error));
     }
     let all: Vec<Signed> = (0..COUNT).map(signed).collect();
-    writeln!(
-        out,
-        "ns a signature                 all | parse  scalars  tables+comb  ladder  equation"
-    )?;
+    let mut rows = Vec::new();
     for (kernel, name) in kernels {
         if !named.is_empty() && !named.contains(&name) {
             continue;
@@ -85,49 +84,77 @@ fn table(out: &mut impl Write) -> io::Result<()> {
             writeln!(out, "{name}: {error}")?;
             continue;
         }
+        rows.extend(["ECDSA", "BIP340", "tweak"].map(|kind| Row::new(kernel, kind)));
+    }
+    // By turns, so that a slow moment of the machine does not meet one kernel only.
+    for _ in 0..ROUNDS {
+        for row in &mut rows {
+            row.measure(&all);
+        }
+    }
+    writeln!(
+        out,
+        "ns a signature                 all | parse  scalars  tables+comb  ladder  equation"
+    )?;
+    rows.iter().try_for_each(|row| row.write(out))
+}
+
+/// The measurement of a kernel with signatures of a kind: the best of all runs.
+struct Row {
+    kernel: Kernel,
+    kind: &'static str,
+    count: usize,
+    time: Duration,
+    parse: Duration,
+    stages: [Duration; 4],
+}
+
+impl Row {
+    fn new(kernel: Kernel, kind: &'static str) -> Self {
         let count = match kernel {
             Kernel::Portable => COUNT / 16,
             Kernel::Library => COUNT / 4,
-            Kernel::Avx512 | Kernel::Avx2Doubles | Kernel::Avx2 | Kernel::Neon => COUNT,
+            _ => COUNT,
         };
-        for kind in ["ECDSA", "BIP340", "tweak"] {
-            measure(out, kernel, kind, &all[..count])?;
-        }
+        let time = Duration::MAX;
+        Self { kernel, kind, count, time, parse: Duration::ZERO, stages: [Duration::ZERO; 4] }
     }
-    Ok(())
-}
 
-/// Writes the best of five runs.
-fn measure(out: &mut impl Write, kernel: Kernel, kind: &str, signed: &[Signed]) -> io::Result<()> {
-    let mut best = (Duration::MAX, Duration::ZERO, [Duration::ZERO; 4]);
-    for _ in 0..5 {
-        let mut batch = Batch::new(Options { kernel: Some(kernel), ..Options::default() });
+    fn measure(&mut self, signed: &[Signed]) {
+        let signed = &signed[..self.count];
+        let kernel = Some(self.kernel);
+        let mut batch = Batch::new(Options { kernel, ..Options::default() });
         // The first batch allocates the memory.
-        signed.iter().take(1024).for_each(|signed| push(&mut batch, signed, kind));
+        signed.iter().take(1024).for_each(|signed| push(&mut batch, signed, self.kind));
         batch.verify();
         let before = batch.stages();
         let start = Instant::now();
         let mut parse = Duration::ZERO;
         for signed in signed.chunks(1024) {
             let start = Instant::now();
-            signed.iter().for_each(|signed| push(&mut batch, signed, kind));
+            signed.iter().for_each(|signed| push(&mut batch, signed, self.kind));
             parse += start.elapsed();
             assert!(batch.verify().iter().all(|verdict| *verdict == Verdict::Valid));
         }
         let time = start.elapsed();
-        let stages = batch.stages();
-        if time < best.0 {
-            best = (time, parse, std::array::from_fn(|i| stages[i] - before[i]));
+        if time < self.time {
+            let stages = batch.stages();
+            self.time = time;
+            self.parse = parse;
+            self.stages = std::array::from_fn(|i| stages[i] - before[i]);
         }
     }
-    let each = |time: Duration| time.as_nanos() / signed.len() as u128;
-    let (time, parse, stages) = best;
-    let [scalars, tables, ladder, equation] = stages.map(each);
-    writeln!(
-        out,
-        "{:>10} {kind:>8} {:>16} | {:>5} {scalars:>8} {tables:>12} {ladder:>7} {equation:>9}",
-        format!("{kernel:?}"),
-        each(time),
-        each(parse),
-    )
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let each = |time: Duration| time.as_nanos() / self.count as u128;
+        let [scalars, tables, ladder, equation] = self.stages.map(each);
+        writeln!(
+            out,
+            "{:>11} {:>7} {:>16} | {:>5} {scalars:>8} {tables:>12} {ladder:>7} {equation:>9}",
+            format!("{:?}", self.kernel),
+            self.kind,
+            each(self.time),
+            each(self.parse),
+        )
+    }
 }

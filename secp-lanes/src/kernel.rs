@@ -11,7 +11,11 @@ use crate::ladder::Ladder;
 use crate::vector::neon;
 use crate::vector::{Op, portable};
 #[cfg(target_arch = "x86_64")]
-use crate::vector::{avx2, avx512};
+use crate::vector::{
+    avx2, avx512,
+    fma::Fma,
+    ifma::{Avx512Ifma, AvxIfma},
+};
 use crate::work::Work;
 
 /// A way to verify signatures.
@@ -19,6 +23,9 @@ use crate::work::Work;
 pub enum Kernel {
     /// Eight lanes with AVX-512 IFMA, the instructions for products of 52 bits.
     Avx512,
+    /// Eight lanes with AVX-IFMA, the same instructions in registers of half the size. Processors
+    /// with AVX-512 IFMA run it too.
+    AvxIfma,
     /// Eight lanes with AVX2, and products of 52 bits by multiplications in double precision (FMA).
     Avx2,
     /// Like `Avx2`, with a ladder whose numbers stay in double precision.
@@ -33,13 +40,24 @@ pub enum Kernel {
 
 impl Kernel {
     /// All kernels, the fastest first.
-    pub const ALL: [Self; 6] =
-        [Self::Avx512, Self::Avx2Doubles, Self::Avx2, Self::Neon, Self::Library, Self::Portable];
+    pub const ALL: [Self; 7] = [
+        Self::Avx512,
+        Self::AvxIfma,
+        Self::Avx2Doubles,
+        Self::Avx2,
+        Self::Neon,
+        Self::Library,
+        Self::Portable,
+    ];
+
+    /// The kernels of which the fastest depends on the processor.
+    const MEASURED: [Self; 3] = [Self::AvxIfma, Self::Avx2Doubles, Self::Avx2];
 
     /// Returns a name of one word, for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "avx512",
+            Self::AvxIfma => "avx-ifma",
             Self::Avx2 => "avx2",
             Self::Avx2Doubles => "avx2-doubles",
             Self::Neon => "neon",
@@ -52,6 +70,7 @@ impl Kernel {
     pub fn words(self) -> &'static str {
         match self {
             Self::Avx512 => "with AVX-512 IFMA",
+            Self::AvxIfma => "with AVX-IFMA",
             Self::Avx2 => "with AVX2",
             Self::Avx2Doubles => "with AVX2 in double precision",
             Self::Neon => "with NEON",
@@ -62,17 +81,17 @@ impl Kernel {
 
     /// Returns the fastest kernel that the processor supports and that answers correctly.
     ///
-    /// Which one with AVX2 is faster depends on the processor: the first call measures both, if
-    /// there is no AVX-512, which takes some milliseconds.
+    /// Which one with registers of 256 bits is the fastest depends on the processor: the first call
+    /// measures them, if there is no AVX-512 IFMA, which takes some milliseconds.
     pub fn best() -> Self {
         static BEST: OnceLock<Kernel> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let first = Self::ALL.into_iter().find(|kernel| kernel.check().is_ok());
-            match first.unwrap_or(Self::Library) {
-                Self::Avx2Doubles if Self::Avx2.check().is_ok() => {
-                    faster(Self::Avx2Doubles, Self::Avx2)
-                }
-                first => first,
+            let is_usable = |kernel: &Self| kernel.check().is_ok();
+            let first = Self::ALL.into_iter().find(is_usable).unwrap_or(Self::Library);
+            if Self::MEASURED.contains(&first) {
+                fastest(&Self::MEASURED.into_iter().filter(is_usable).collect::<Vec<_>>())
+            } else {
+                first
             }
         })
     }
@@ -83,7 +102,8 @@ impl Kernel {
     /// # Errors
     /// The reason why it cannot be used.
     pub fn check(self) -> Result<(), Unusable> {
-        static CHECKED: [OnceLock<Result<(), Unusable>>; 6] = [const { OnceLock::new() }; 6];
+        static CHECKED: [OnceLock<Result<(), Unusable>>; Kernel::ALL.len()] =
+            [const { OnceLock::new() }; Kernel::ALL.len()];
         if !self.is_supported() {
             return Err(Unusable::NotSupported);
         }
@@ -97,9 +117,13 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => avx512::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 | Self::Avx2Doubles => avx2::detect().is_some(),
+            Self::AvxIfma => {
+                avx2::detect::<AvxIfma>().is_some() || avx2::detect::<Avx512Ifma>().is_some()
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 | Self::Avx2Doubles => avx2::detect::<Fma>().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx512 | Self::Avx2 | Self::Avx2Doubles => false,
+            Self::Avx512 | Self::AvxIfma | Self::Avx2 | Self::Avx2Doubles => false,
             Self::Neon => cfg!(target_arch = "aarch64"),
             Self::Portable | Self::Library => true,
         }
@@ -108,16 +132,26 @@ impl Kernel {
     /// Runs a computation with the kernel's vectors, or with portable ones if it has none.
     pub(crate) fn run<O: Op>(self, op: O) -> O::Output {
         #[cfg(target_arch = "x86_64")]
-        {
-            let avx512 = avx512::detect();
-            let avx2 = avx2::detect();
-            match (self, avx512, avx2) {
-                (Self::Avx512, Some(proof), _) => return avx512::dispatch(proof, op),
-                (Self::Avx2 | Self::Avx2Doubles, _, Some(proof)) => {
+        match self {
+            Self::Avx512 => {
+                if let Some(proof) = avx512::detect() {
+                    return avx512::dispatch(proof, op);
+                }
+            }
+            Self::AvxIfma => {
+                if let Some(proof) = avx2::detect::<AvxIfma>() {
                     return avx2::dispatch(proof, op);
                 }
-                _ => {}
+                if let Some(proof) = avx2::detect::<Avx512Ifma>() {
+                    return avx2::dispatch(proof, op);
+                }
             }
+            Self::Avx2 | Self::Avx2Doubles => {
+                if let Some(proof) = avx2::detect::<Fma>() {
+                    return avx2::dispatch(proof, op);
+                }
+            }
+            Self::Neon | Self::Portable | Self::Library => {}
         }
         #[cfg(target_arch = "aarch64")]
         if self == Self::Neon {
@@ -129,25 +163,26 @@ impl Kernel {
     /// Computes the multiples of the keys.
     pub(crate) fn ladder(self, work: &mut Work) {
         #[cfg(target_arch = "x86_64")]
-        if let (Self::Avx2Doubles, Some(proof)) = (self, avx2::detect()) {
+        if let (Self::Avx2Doubles, Some(proof)) = (self, avx2::detect::<Fma>()) {
             return avx2::dispatch_doubles(proof, DoublesLadder { work });
         }
         self.run(Ladder { work });
     }
 }
 
-/// Returns the kernel that verifies the known signatures in less time, the first one if both take
-/// as long: the least time of a few is compared.
-fn faster(first: Kernel, second: Kernel) -> Kernel {
-    let mut least = [Duration::MAX; 2];
+/// Returns the kernel that verifies the known signatures in the least time, the first one if two
+/// take as long: the least time of a few is compared.
+fn fastest(kernels: &[Kernel]) -> Kernel {
+    let mut times = vec![Duration::MAX; kernels.len()];
     for _ in 0..3 {
-        for (kernel, least) in [first, second].into_iter().zip(&mut least) {
+        for (kernel, least) in kernels.iter().zip(&mut times) {
             let start = Instant::now();
-            known::answers(kernel);
+            known::answers(*kernel);
             *least = start.elapsed().min(*least);
         }
     }
-    if least[1] < least[0] { second } else { first }
+    let fastest = kernels.iter().zip(times).min_by_key(|(_, time)| *time);
+    fastest.map_or(Kernel::Library, |(kernel, _)| *kernel)
 }
 
 /// Why a kernel cannot be used.

@@ -124,6 +124,7 @@ impl ScriptOptions {
         let supported = || Kernel::ALL.into_iter().find(|kernel| kernel.is_supported());
         let fast = match self.kernel.or_else(supported).unwrap_or(Kernel::Library) {
             Kernel::Avx512 => 3_000.0,
+            Kernel::AvxIfma => 4_500.0,
             Kernel::Avx2Doubles => 7_500.0,
             Kernel::Avx2 => 10_000.0,
             Kernel::Neon => 15_000.0,

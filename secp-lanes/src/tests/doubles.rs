@@ -13,12 +13,12 @@ use crate::group::{GROUP, Group};
 use crate::kernel::Kernel;
 use crate::ladder::Ladder;
 use crate::point::{Affine, Jacobian, Terms};
-#[cfg(target_arch = "x86_64")]
-use crate::vector::avx2;
 use crate::vector::portable::Portable;
 use crate::vector::{
     Doubles, DoublesOp, DoublesStep, LANES, Lanes, Limbs, Op, Vector, Words, each_in_doubles,
 };
+#[cfg(target_arch = "x86_64")]
+use crate::vector::{avx2, fma::Fma};
 use crate::work::Work;
 
 /// A double, whose operations panic if a result that should be exact is not.
@@ -104,7 +104,7 @@ fn run<O: DoublesOp>(op: O, checked: bool) -> Option<O::Output> {
         return Some(op.run::<Portable<false>, Checked>());
     }
     #[cfg(target_arch = "x86_64")]
-    return avx2::detect().map(|proof| avx2::dispatch_doubles(proof, op));
+    return avx2::detect::<Fma>().map(|proof| avx2::dispatch_doubles(proof, op));
     #[cfg(not(target_arch = "x86_64"))]
     None
 }

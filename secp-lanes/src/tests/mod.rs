@@ -8,12 +8,12 @@ mod tables;
 use num_bigint::BigUint;
 
 use crate::kernel::Kernel;
-use crate::vector::{LANES, Op, Words, portable};
+use crate::vector::{LANES, Op, Vector, Words, portable};
 
 /// The kernels with lanes that this processor has.
 fn kernels() -> Vec<Kernel> {
-    let all = [Kernel::Avx512, Kernel::Avx2Doubles, Kernel::Avx2, Kernel::Neon, Kernel::Portable];
-    all.into_iter().filter(|kernel| kernel.is_supported()).collect()
+    let all = Kernel::ALL.into_iter().filter(|kernel| *kernel != Kernel::Library);
+    all.filter(|kernel| kernel.is_supported()).collect()
 }
 
 /// Vectors that are compared with a big-integer crate.
@@ -114,4 +114,33 @@ fn edges() -> Vec<Words> {
         numbers.push((((&one << 52usize) - 1u32) << (52 * limb)) % &top);
     }
     numbers.iter().map(words).collect()
+}
+
+/// The name of the vectors' type.
+struct TypeName;
+
+impl Op for TypeName {
+    type Output = &'static str;
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> &'static str {
+        std::any::type_name::<V>()
+    }
+}
+
+#[test]
+fn kernels_use_their_own_vectors() {
+    for kernel in kernels() {
+        let expected = match kernel {
+            Kernel::Avx512 => "avx512::Avx512",
+            Kernel::AvxIfma => "ifma::Ifma",
+            Kernel::Avx2 | Kernel::Avx2Doubles => "fma::Fma",
+            Kernel::Neon => "neon::Neon",
+            Kernel::Portable | Kernel::Library => "portable::Portable",
+        };
+        let name = kernel.run(TypeName);
+        assert!(name.contains(expected), "{kernel:?}: {name}");
+    }
+    // Where there is AVX-512 IFMA, the tests run the kernel of AVX-IFMA too.
+    assert!(Kernel::AvxIfma.is_supported() || !Kernel::Avx512.is_supported());
 }

@@ -1,4 +1,4 @@
-//! Vectors of AVX2, with products of 52-bit numbers by fused multiply-add (FMA).
+//! Vectors of AVX2, with the products of `fma` or of `ifma`, and doubles.
 #![allow(unsafe_code)] // Vector instructions, which not every processor has.
 
 use std::arch::asm;
@@ -11,34 +11,36 @@ use std::arch::x86_64::{
     _mm256_store_si256, _mm256_storeu_si256, _mm256_sub_epi64, _mm256_sub_pd,
     _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
+use std::marker::PhantomData;
 
 use crate::group::GROUP;
 
+use super::fma::Fma;
 use super::{
-    Doubles, DoublesOp, DoublesStep, LANES, Lanes, Limbs, Mask, Numbers, Op, Step, Vector, Words,
+    Doubles, DoublesOp, DoublesStep, LANES, Lanes, Limbs, Mask, Numbers, Op, Part, Step, Vector,
+    Words,
 };
 
-// A product in two halves, by double-precision arithmetic, which has 53 bits and rounds to the
-// nearest number (a program that changes that has undefined behaviour). The factors a and b are
-// integers below 2^52, so every step is exact but the first, whose error is the low half:
-//
-// - 2^104 + a b is at least 2^104 and below 2^105, where doubles are 2^52 apart: it is rounded to
-//   2^104 + 2^52 high. The bits of doubles from 2^104 to 2^105, both included, count those steps,
-//   so that they are the bits of 2^104 plus `high`.
-// - 2^104 minus that is -2^52 high, exactly.
-// - a b - 2^52 high = low, an integer from -2^51 to 2^51, exactly.
-// - low + 1.5 * 2^52 is an integer from 2^52 to 2^53, where doubles are 1 apart: its bits are those
-//   of 1.5 * 2^52 plus `low`.
-//
-// Rounding up or down would save the last addition, but rounding is a mode of the processor that
-// compilers take for granted. With rounding to nearest, 2^104 + 1.5 * 2^52 in place of 2^104 in the
-// second step would save it, if it were a double.
-
-/// The bits of 2^52, of 1.5 * 2^52, and of 2^104, in double precision.
-const BITS_52: u64 = 0x433 << 52;
-const BITS_52_AND_HALF: u64 = BITS_52 | 1 << 51;
-const BITS_104: u64 = 0x467 << 52;
-const LOW52: u64 = (1 << 52) - 1;
+/// The instructions that multiply four lanes by four.
+pub trait Products: Copy {
+    /// [`Numbers::ROUNDS`].
+    const ROUNDS: bool;
+    /// [`Numbers::LOW_EXTRA`].
+    const LOW_EXTRA: u64;
+    /// [`Numbers::HIGH_EXTRA`].
+    const HIGH_EXTRA: u64;
+    /// Whether a step is done for both registers of a vector side by side: while one waits for its
+    /// carries, the other one is processed. It needs twice as many registers.
+    const SIDE_BY_SIDE: bool;
+    /// Returns whether the processor has the instructions, besides AVX2, FMA and BMI2.
+    fn are_supported() -> bool;
+    /// [`Numbers::factor`].
+    fn factor(number: Quad<Self>) -> Quad<Self>;
+    /// [`Numbers::mad_low`].
+    fn mad_low(sum: Quad<Self>, a: Quad<Self>, b: Quad<Self>) -> Quad<Self>;
+    /// [`Numbers::mad_high`].
+    fn mad_high(sum: Quad<Self>, a: Quad<Self>, b: Quad<Self>) -> Quad<Self>;
+}
 
 /// A vector register of 256 bits: four lanes.
 ///
@@ -46,40 +48,43 @@ const LOW52: u64 = (1 << 52) - 1;
 /// which runs after the processor's features were detected.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub struct Quad(__m256i);
+pub struct Quad<P>(pub __m256i, PhantomData<P>);
 
-/// Two registers: eight lanes, whose steps are done side by side. Each product ends in a chain of
-/// carries, and while one register waits there, the other one is processed.
+/// Two registers: eight lanes.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub struct Avx2([Quad; 2]);
+pub struct Eight<P>([Quad<P>; 2]);
 
-/// Proof that the processor has the instructions of [`Avx2`].
+/// Vectors with products by FMA.
+pub type Avx2 = Eight<Fma>;
+
+/// Proof that the processor has the instructions of [`Eight`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proof(());
+pub struct Proof<P>(PhantomData<P>);
 
 /// Returns a proof if this processor has the instructions.
-pub fn detect() -> Option<Proof> {
+pub fn detect<P: Products>() -> Option<Proof<P>> {
     let found = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
-        && is_x86_feature_detected!("bmi2");
-    found.then_some(Proof(()))
+        && is_x86_feature_detected!("bmi2")
+        && P::are_supported();
+    found.then_some(Proof(PhantomData))
 }
 
-/// Runs a computation on [`Avx2`] vectors.
-pub fn dispatch<O: Op>(_: Proof, op: O) -> O::Output {
+/// Runs a computation on [`Eight`] vectors.
+pub fn dispatch<P: Products, O: Op>(_: Proof<P>, op: O) -> O::Output {
     // SAFETY: the proof says that the features were detected.
-    unsafe { with_features(op) }
+    unsafe { with_features::<P, O>(op) }
 }
 
 #[target_feature(enable = "avx2,fma,bmi2")]
 #[inline(never)]
-fn with_features<O: Op>(op: O) -> O::Output {
-    op.run::<Avx2>()
+fn with_features<P: Products, O: Op>(op: O) -> O::Output {
+    op.run::<Eight<P>>()
 }
 
 /// Runs a computation on [`Avx2`] vectors and [`QuadDoubles`].
-pub fn dispatch_doubles<O: DoublesOp>(_: Proof, op: O) -> O::Output {
+pub fn dispatch_doubles<O: DoublesOp>(_: Proof<Fma>, op: O) -> O::Output {
     // SAFETY: the proof says that the features were detected.
     unsafe { doubles_with_features(op) }
 }
@@ -93,22 +98,26 @@ fn doubles_with_features<O: DoublesOp>(op: O) -> O::Output {
 /// Runs a step for the vectors of a group. This function needs no features itself: the compiler
 /// (Rust 1.95) ignores `inline(never)` on a function that does.
 #[inline(never)]
-fn each_apart<S: Step<N>, const N: usize>(
+fn each_apart<P: Products, S: Step<N>, const N: usize>(
     inputs: &[&[Limbs]; N],
     masks: &[Mask; GROUP],
     results: &mut [Limbs],
 ) {
     // SAFETY: the features were detected (see the type).
-    unsafe { each_with_features::<S, N>(inputs, masks, results) }
+    unsafe { each_with_features::<P, S, N>(inputs, masks, results) }
 }
 
 #[target_feature(enable = "avx2,fma,bmi2")]
-fn each_with_features<S: Step<N>, const N: usize>(
+fn each_with_features<P: Products, S: Step<N>, const N: usize>(
     inputs: &[&[Limbs]; N],
     masks: &[Mask; GROUP],
     results: &mut [Limbs],
 ) {
-    super::each::<Avx2, S, N>(inputs, masks, results);
+    if P::SIDE_BY_SIDE {
+        super::each::<Eight<P>, S, N>(inputs, masks, results);
+    } else {
+        super::each::<Quad<P>, S, N>(inputs, masks, results);
+    }
 }
 
 /// Makes a number depend on others, without any instruction.
@@ -133,33 +142,11 @@ fn depend(mut number: __m256i, others: [__m256i; 6]) -> __m256i {
     number
 }
 
-impl Quad {
-    /// Converts a number below 2^52 to double precision: its bits are the lowest 52 of 2^52 plus
-    /// the number.
+impl<P> Quad<P> {
+    /// Returns the numbers of a register.
     #[inline(always)]
-    fn double(self) -> __m256d {
-        let power = Self::splat(BITS_52);
-        // SAFETY: the features were detected (see the type).
-        unsafe { _mm256_sub_pd(self.or(power).bits(), power.bits()) }
-    }
-
-    #[inline(always)]
-    fn bits(self) -> __m256d {
-        // SAFETY: the features were detected (see the type).
-        unsafe { _mm256_castsi256_pd(self.0) }
-    }
-
-    #[inline(always)]
-    fn of_bits(double: __m256d) -> Self {
-        // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_castpd_si256(double) })
-    }
-
-    /// Returns 2^104 plus the product, rounded to a multiple of 2^52.
-    #[inline(always)]
-    fn high(a: Self, b: Self) -> __m256d {
-        // SAFETY: the features were detected (see the type).
-        unsafe { _mm256_fmadd_pd(a.double(), b.double(), Self::splat(BITS_104).bits()) }
+    pub fn of(register: __m256i) -> Self {
+        Self(register, PhantomData)
     }
 
     /// Returns all ones in the lanes of the mask's four lowest bits.
@@ -190,51 +177,51 @@ impl Quad {
     }
 }
 
-impl Numbers for Quad {
-    const ROUNDS: bool = true;
-    const LOW_EXTRA: u64 = BITS_52_AND_HALF;
-    const HIGH_EXTRA: u64 = BITS_104;
+impl<P: Products> Numbers for Quad<P> {
+    const ROUNDS: bool = P::ROUNDS;
+    const LOW_EXTRA: u64 = P::LOW_EXTRA;
+    const HIGH_EXTRA: u64 = P::HIGH_EXTRA;
 
     #[inline(always)]
     fn splat(number: u64) -> Self {
         // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_set1_epi64x(number.cast_signed()) })
+        Self::of(unsafe { _mm256_set1_epi64x(number.cast_signed()) })
     }
 
     #[inline(always)]
     fn add(self, other: Self) -> Self {
         // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_add_epi64(self.0, other.0) })
+        Self::of(unsafe { _mm256_add_epi64(self.0, other.0) })
     }
 
     #[inline(always)]
     fn sub(self, other: Self) -> Self {
         // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_sub_epi64(self.0, other.0) })
+        Self::of(unsafe { _mm256_sub_epi64(self.0, other.0) })
     }
 
     #[inline(always)]
     fn and(self, other: Self) -> Self {
         // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_and_si256(self.0, other.0) })
+        Self::of(unsafe { _mm256_and_si256(self.0, other.0) })
     }
 
     #[inline(always)]
     fn or(self, other: Self) -> Self {
         // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_or_si256(self.0, other.0) })
+        Self::of(unsafe { _mm256_or_si256(self.0, other.0) })
     }
 
     #[inline(always)]
     fn shl<const BITS: u32>(self) -> Self {
         // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_sllv_epi64(self.0, Self::splat(BITS.into()).0) })
+        Self::of(unsafe { _mm256_sllv_epi64(self.0, Self::splat(BITS.into()).0) })
     }
 
     #[inline(always)]
     fn shr<const BITS: u32>(self) -> Self {
         // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_srlv_epi64(self.0, Self::splat(BITS.into()).0) })
+        Self::of(unsafe { _mm256_srlv_epi64(self.0, Self::splat(BITS.into()).0) })
     }
 
     #[inline(always)]
@@ -255,37 +242,30 @@ impl Numbers for Quad {
 
     #[inline(always)]
     fn factor(self) -> Self {
-        self.and(Self::splat(LOW52))
+        P::factor(self)
     }
 
     #[inline(always)]
     fn mad_low(sum: Self, a: Self, b: Self) -> Self {
-        // SAFETY: the features were detected (see the type).
-        let low = unsafe {
-            let high = Self::high(a, b);
-            let minus_high = _mm256_sub_pd(Self::splat(BITS_104).bits(), high);
-            let low = _mm256_fmadd_pd(a.double(), b.double(), minus_high);
-            _mm256_add_pd(low, Self::splat(BITS_52_AND_HALF).bits())
-        };
-        sum.add(Self::of_bits(low))
+        P::mad_low(sum, a, b)
     }
 
     #[inline(always)]
     fn mad_high(sum: Self, a: Self, b: Self) -> Self {
-        sum.add(Self::of_bits(Self::high(a, b)))
+        P::mad_high(sum, a, b)
     }
 
     #[inline(always)]
     fn select(mask: Mask, yes: Self, no: Self) -> Self {
         // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_blendv_epi8(no.0, yes.0, Self::spread(mask)) })
+        Self::of(unsafe { _mm256_blendv_epi8(no.0, yes.0, Self::spread(mask)) })
     }
 
     #[inline(always)]
     fn negate_if(self, mask: Mask) -> Self {
         let signs = Self::spread(mask);
         // SAFETY: the features were detected (see the type).
-        Self(unsafe { _mm256_sub_epi64(_mm256_xor_si256(self.0, signs), signs) })
+        Self::of(unsafe { _mm256_sub_epi64(_mm256_xor_si256(self.0, signs), signs) })
     }
 
     #[inline(always)]
@@ -298,21 +278,39 @@ impl Numbers for Quad {
     }
 }
 
-impl Avx2 {
+impl<P: Products> Part for Quad<P> {
+    const PARTS: usize = 2;
+
+    #[inline(always)]
+    fn load_part(from: &Lanes, part: usize) -> Self {
+        let part: &[u64; 4] = &from.0.as_chunks().0[part];
+        // SAFETY: the features were detected; the part is 32 bytes, aligned.
+        Self::of(unsafe { _mm256_load_si256(std::ptr::from_ref(part).cast()) })
+    }
+
+    #[inline(always)]
+    fn store_part(self, to: &mut Lanes, part: usize) {
+        let part: &mut [u64; 4] = &mut to.0.as_chunks_mut().0[part];
+        // SAFETY: the features were detected; the part is 32 bytes, aligned.
+        unsafe { _mm256_store_si256(std::ptr::from_mut(part).cast(), self.0) }
+    }
+}
+
+impl<P: Products> Eight<P> {
     /// Returns the number unchanged, but the compiler must compute the columns before it uses it.
     #[inline(always)]
     fn after_row(self, [a, b, c, d, e, f]: [Self; 6]) -> Self {
         let half = |i: usize| [a.0[i].0, b.0[i].0, c.0[i].0, d.0[i].0, e.0[i].0, f.0[i].0];
         let [low, high] = self.0;
         // SAFETY: the features were detected (see the type).
-        unsafe { Self([Quad(depend(low.0, half(0))), Quad(depend(high.0, half(1)))]) }
+        unsafe { Self([Quad::of(depend(low.0, half(0))), Quad::of(depend(high.0, half(1)))]) }
     }
 }
 
-impl Numbers for Avx2 {
-    const ROUNDS: bool = true;
-    const LOW_EXTRA: u64 = BITS_52_AND_HALF;
-    const HIGH_EXTRA: u64 = BITS_104;
+impl<P: Products> Numbers for Eight<P> {
+    const ROUNDS: bool = P::ROUNDS;
+    const LOW_EXTRA: u64 = P::LOW_EXTRA;
+    const HIGH_EXTRA: u64 = P::HIGH_EXTRA;
 
     #[inline(always)]
     fn splat(number: u64) -> Self {
@@ -396,31 +394,25 @@ impl Numbers for Avx2 {
     }
 }
 
-impl Vector for Avx2 {
+impl<P: Products> Vector for Eight<P> {
     #[inline(always)]
     fn each<S: Step<N>, const N: usize>(
         inputs: [&[Limbs]; N],
         masks: &[Mask; GROUP],
         results: &mut [Limbs],
     ) {
-        each_apart::<S, N>(&inputs, masks, results);
+        each_apart::<P, S, N>(&inputs, masks, results);
     }
 
     #[inline(always)]
     fn load(from: &Lanes) -> Self {
-        let from = std::ptr::from_ref(from).cast::<__m256i>();
-        // SAFETY: the features were detected; `Lanes` is two registers, aligned.
-        unsafe { Self([Quad(_mm256_load_si256(from)), Quad(_mm256_load_si256(from.add(1)))]) }
+        Self([Quad::load_part(from, 0), Quad::load_part(from, 1)])
     }
 
     #[inline(always)]
     fn store(self, to: &mut Lanes) {
-        let to = std::ptr::from_mut(to).cast::<__m256i>();
-        // SAFETY: the features were detected; `Lanes` is two registers, aligned.
-        unsafe {
-            _mm256_store_si256(to, self.0[0].0);
-            _mm256_store_si256(to.add(1), self.0[1].0);
-        }
+        self.0[0].store_part(to, 0);
+        self.0[1].store_part(to, 1);
     }
 
     #[inline(always)]
@@ -433,9 +425,9 @@ impl Vector for Avx2 {
     fn from_rows(rows: [&Words; LANES]) -> [Self; 4] {
         // SAFETY: the features were detected; each row is 32 readable bytes.
         let row = |i: usize| unsafe { _mm256_loadu_si256(std::ptr::from_ref(rows[i]).cast()) };
-        let [a0, a1, a2, a3] = Quad::transposed([row(0), row(1), row(2), row(3)]);
-        let [b0, b1, b2, b3] = Quad::transposed([row(4), row(5), row(6), row(7)]);
-        let both = |low: __m256i, high: __m256i| Self([Quad(low), Quad(high)]);
+        let [a0, a1, a2, a3] = Quad::<P>::transposed([row(0), row(1), row(2), row(3)]);
+        let [b0, b1, b2, b3] = Quad::<P>::transposed([row(4), row(5), row(6), row(7)]);
+        let both = |low: __m256i, high: __m256i| Self([Quad::of(low), Quad::of(high)]);
         [both(a0, b0), both(a1, b1), both(a2, b2), both(a3, b3)]
     }
 
@@ -443,7 +435,7 @@ impl Vector for Avx2 {
     fn to_rows([w0, w1, w2, w3]: [Self; 4], rows: &mut [Words; LANES]) {
         for half in 0..2 {
             let words = [w0.0[half].0, w1.0[half].0, w2.0[half].0, w3.0[half].0];
-            let transposed = Quad::transposed(words);
+            let transposed = Quad::<P>::transposed(words);
             for (row, words) in rows[4 * half..].iter_mut().zip(transposed) {
                 // SAFETY: the features were detected; each row is 32 writable bytes.
                 unsafe { _mm256_storeu_si256(std::ptr::from_mut(row).cast(), words) };
@@ -485,18 +477,16 @@ impl Doubles for QuadDoubles {
 
     #[inline(always)]
     fn load(from: &Lanes, register: usize) -> Self {
-        let part: &[u64; 4] = &from.0.as_chunks().0[register];
-        // SAFETY: the features were detected; the part is 32 bytes, aligned.
-        Self(unsafe { _mm256_castsi256_pd(_mm256_load_si256(std::ptr::from_ref(part).cast())) })
+        let register = Quad::<Fma>::load_part(from, register).0;
+        // SAFETY: the features were detected (see the type).
+        Self(unsafe { _mm256_castsi256_pd(register) })
     }
 
     #[inline(always)]
     fn store(self, to: &mut Lanes, register: usize) {
-        let part: &mut [u64; 4] = &mut to.0.as_chunks_mut().0[register];
-        // SAFETY: the features were detected; the part is 32 bytes, aligned.
-        unsafe {
-            _mm256_store_si256(std::ptr::from_mut(part).cast(), _mm256_castpd_si256(self.0));
-        }
+        // SAFETY: the features were detected (see the type).
+        let bits = unsafe { _mm256_castpd_si256(self.0) };
+        Quad::<Fma>::of(bits).store_part(to, register);
     }
 
     #[inline(always)]

@@ -35,6 +35,10 @@ macro_rules! product_row_by_row {
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub mod fma;
+#[cfg(target_arch = "x86_64")]
+pub mod ifma;
 #[cfg(target_arch = "aarch64")]
 pub mod neon;
 pub mod portable;
@@ -189,9 +193,33 @@ pub fn store<V: Vector>(limbs: &[V; 5], to: &mut Limbs) {
     }
 }
 
-/// Runs a step for each vector of the results, as [`Vector::each`] does.
+/// The numbers that a step takes at once: a vector, or a part of one.
+pub trait Part: Numbers {
+    /// Number of parts of a vector.
+    const PARTS: usize;
+    /// Reads a part of a vector.
+    fn load_part(from: &Lanes, part: usize) -> Self;
+    /// Writes a part of a vector.
+    fn store_part(self, to: &mut Lanes, part: usize);
+}
+
+impl<V: Vector> Part for V {
+    const PARTS: usize = 1;
+
+    #[inline(always)]
+    fn load_part(from: &Lanes, _: usize) -> Self {
+        Self::load(from)
+    }
+
+    #[inline(always)]
+    fn store_part(self, to: &mut Lanes, _: usize) {
+        self.store(to);
+    }
+}
+
+/// Runs a step for each vector of the results, as [`Vector::each`] does, one part after another.
 #[inline(always)]
-pub fn each<V: Vector, S: Step<N>, const N: usize>(
+pub fn each<P: Part, S: Step<N>, const N: usize>(
     inputs: &[&[Limbs]; N],
     masks: &[Mask; GROUP],
     results: &mut [Limbs],
@@ -202,11 +230,18 @@ pub fn each<V: Vector, S: Step<N>, const N: usize>(
         *input = &input[..results.len()];
     }
     for (k, (result, mask)) in results.iter_mut().zip(masks).enumerate() {
-        let mut numbers = [[V::splat(0); 5]; N];
-        for (number, input) in numbers.iter_mut().zip(inputs) {
-            *number = load(&input[k]);
+        for part in 0..P::PARTS {
+            let mut numbers = [[P::splat(0); 5]; N];
+            for (number, input) in numbers.iter_mut().zip(inputs) {
+                for (limb, from) in number.iter_mut().zip(&input[k]) {
+                    *limb = P::load_part(from, part);
+                }
+            }
+            let limbs = S::run(numbers, mask >> (part * LANES / P::PARTS));
+            for (limb, to) in limbs.into_iter().zip(&mut *result) {
+                limb.store_part(to, part);
+            }
         }
-        store(&S::run(numbers, *mask), result);
     }
 }
 

@@ -1,5 +1,5 @@
 //! Vectors of NEON, which every ARM processor of 64 bits has, with products of 52-bit numbers by
-//! fused multiply-add, as `avx2.rs` explains.
+//! fused multiply-add, as `fma.rs` explains.
 //!
 //! A Cortex-A76 needs seven cycles to start the two halves of a product of 64-bit numbers, and a
 //! product of field elements has 25 of these. The two lanes of a register take seven instructions

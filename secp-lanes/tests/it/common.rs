@@ -49,8 +49,8 @@ pub fn rounds(default: usize) -> usize {
 
 /// The kernels with lanes that this processor has.
 pub fn kernels() -> Vec<Kernel> {
-    let all = [Kernel::Avx512, Kernel::Avx2Doubles, Kernel::Avx2, Kernel::Neon, Kernel::Portable];
-    all.into_iter().filter(|kernel| kernel.is_supported()).collect()
+    let all = Kernel::ALL.into_iter().filter(|kernel| *kernel != Kernel::Library);
+    all.filter(|kernel| kernel.is_supported()).collect()
 }
 
 pub fn batch(kernel: Kernel) -> Batch {

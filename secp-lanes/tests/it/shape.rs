@@ -39,7 +39,8 @@ fn unsafe_stands_in_its_file_only() {
     let mut found = Vec::new();
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
     for (name, text) in &found {
-        let vectors = ["avx2.rs", "avx512.rs", "neon.rs"].map(|file| format!("vector/{file}"));
+        let vectors = ["avx2.rs", "avx512.rs", "fma.rs", "ifma.rs", "neon.rs"];
+        let vectors = vectors.map(|file| format!("vector/{file}"));
         let is_allowed = vectors.iter().any(|file| name.ends_with(file));
         assert_eq!(text.contains("unsafe "), is_allowed, "{name}");
     }

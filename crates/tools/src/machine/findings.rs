@@ -235,7 +235,9 @@ fn processor(look: &Look) -> Found {
     let cores = if look.cores == 1 { "core" } else { "cores" };
     let found = format!("{} {cores}, signatures checked {}", look.cores, look.kernel.words());
     match look.kernel {
-        Kernel::Avx512 | Kernel::Avx2Doubles | Kernel::Avx2 | Kernel::Neon => good(found),
+        Kernel::Avx512 | Kernel::AvxIfma | Kernel::Avx2Doubles | Kernel::Avx2 | Kernel::Neon => {
+            good(found)
+        }
         Kernel::Library | Kernel::Portable => (
             Level::Slow,
             found,
