@@ -10,9 +10,10 @@ use secp_lanes::{Batch, Kernel, Options, Verdict};
 use secp256k1::{Keypair, Message, SECP256K1, Scalar, SecretKey};
 
 /// Number of signatures of each kind.
-const COUNT: usize = 4096;
-/// Number of runs of each kernel with each kind.
-const ROUNDS: usize = 5;
+const COUNT: usize = 512;
+/// Number of runs of each kernel with each kind. Runs are short, so that on a busy machine some are
+/// not interrupted.
+const ROUNDS: usize = 50;
 
 struct Signed {
     key: [u8; 33],
@@ -103,6 +104,7 @@ fn table(out: &mut impl Write) -> io::Result<()> {
 struct Row {
     kernel: Kernel,
     kind: &'static str,
+    batch: Batch,
     count: usize,
     time: Duration,
     parse: Duration,
@@ -116,29 +118,28 @@ impl Row {
             Kernel::Library => COUNT / 4,
             _ => COUNT,
         };
-        let time = Duration::MAX;
-        Self { kernel, kind, count, time, parse: Duration::ZERO, stages: [Duration::ZERO; 4] }
+        Self {
+            kernel,
+            kind,
+            batch: Batch::new(Options { kernel: Some(kernel), ..Options::default() }),
+            count,
+            time: Duration::MAX,
+            parse: Duration::ZERO,
+            stages: [Duration::ZERO; 4],
+        }
     }
 
     fn measure(&mut self, signed: &[Signed]) {
-        let signed = &signed[..self.count];
-        let kernel = Some(self.kernel);
-        let mut batch = Batch::new(Options { kernel, ..Options::default() });
-        // The first batch allocates the memory.
-        signed.iter().take(1024).for_each(|signed| push(&mut batch, signed, self.kind));
-        batch.verify();
-        let before = batch.stages();
+        let before = self.batch.stages();
         let start = Instant::now();
-        let mut parse = Duration::ZERO;
-        for signed in signed.chunks(1024) {
-            let start = Instant::now();
-            signed.iter().for_each(|signed| push(&mut batch, signed, self.kind));
-            parse += start.elapsed();
-            assert!(batch.verify().iter().all(|verdict| *verdict == Verdict::Valid));
+        for signed in &signed[..self.count] {
+            push(&mut self.batch, signed, self.kind);
         }
+        let parse = start.elapsed();
+        assert!(self.batch.verify().iter().all(|verdict| *verdict == Verdict::Valid));
         let time = start.elapsed();
         if time < self.time {
-            let stages = batch.stages();
+            let stages = self.batch.stages();
             self.time = time;
             self.parse = parse;
             self.stages = std::array::from_fn(|i| stages[i] - before[i]);

@@ -3,8 +3,8 @@
 //! Signatures go into a [`Batch`], which returns a [`Verdict`] for each. Eight of them are verified
 //! side by side, in the lanes of vectors (AVX-512 IFMA, AVX-IFMA, AVX2 or NEON). The verdict is
 //! [`Verdict::Valid`] only for signatures that libsecp256k1 accepts, as Bitcoin's consensus uses
-//! it; exceptional cases are [`Verdict::Undecided`]. Nothing here takes constant time: keys, messages and signatures are
-//! public.
+//! it; exceptional cases are [`Verdict::Undecided`]. Nothing here takes constant time: keys,
+//! messages and signatures are public.
 //!
 //! ```
 //! use secp_lanes::{Batch, Verdict};
