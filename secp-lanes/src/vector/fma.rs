@@ -41,26 +41,26 @@ impl Quad<Fma> {
     #[inline(always)]
     fn double(self) -> __m256d {
         let power = Self::splat(BITS_52);
-        // SAFETY: the features were detected (see the type).
+        // SAFETY: the features were detected (see `Quad`).
         unsafe { _mm256_sub_pd(self.or(power).bits(), power.bits()) }
     }
 
     #[inline(always)]
     fn bits(self) -> __m256d {
-        // SAFETY: the features were detected (see the type).
+        // SAFETY: the features were detected (see `Quad`).
         unsafe { _mm256_castsi256_pd(self.0) }
     }
 
     #[inline(always)]
     fn of_bits(double: __m256d) -> Self {
-        // SAFETY: the features were detected (see the type).
+        // SAFETY: the features were detected (see `Quad`).
         Self::of(unsafe { _mm256_castpd_si256(double) })
     }
 
     /// Returns 2^104 plus the product, rounded to a multiple of 2^52.
     #[inline(always)]
     fn high(a: Self, b: Self) -> __m256d {
-        // SAFETY: the features were detected (see the type).
+        // SAFETY: the features were detected (see `Quad`).
         unsafe { _mm256_fmadd_pd(a.double(), b.double(), Self::splat(BITS_104).bits()) }
     }
 }
@@ -82,7 +82,7 @@ impl Products for Fma {
 
     #[inline(always)]
     fn mad_low(sum: Quad<Self>, a: Quad<Self>, b: Quad<Self>) -> Quad<Self> {
-        // SAFETY: the features were detected (see the type).
+        // SAFETY: the features were detected (see `Quad`).
         let low = unsafe {
             let high = Quad::high(a, b);
             let minus_high = _mm256_sub_pd(Quad::splat(BITS_104).bits(), high);
