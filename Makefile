@@ -8,13 +8,15 @@ FEATURES ?=
 BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
 # Tests have debug assertions and overflow checks in our own packages alone, and optimise little: most of
 # their time is that of the compiler. The C++ and dependencies stay as they are, and are not built again.
-OURS := apus apus-export $(patsubst %,apus-%,$(notdir $(wildcard crates/* testing/*)))
+# The tests themselves are half of what is compiled, and not optimised at all.
+OURS := apus apus-bench apus-export $(patsubst %,apus-%,$(notdir $(wildcard crates/* testing/*)))
+COLD := apus apus-bench
 HOT := $(addprefix apus-,hash wire consensus scripts join leveldb swiftsync coins testchain)
 CHECKED := $(foreach package,$(OURS),\
 	--config profile.release.package.$(package).debug-assertions=true \
 	--config profile.release.package.$(package).overflow-checks=true \
 	--config profile.release.package.$(package).debug=0 \
-	--config profile.release.package.$(package).opt-level=$(if $(filter $(package),$(HOT)),2,1))
+	--config profile.release.package.$(package).opt-level=$(if $(filter $(package),$(HOT)),2,$(if $(filter $(package),$(COLD)),0,1)))
 # Core's engine is compiled with debug data, which takes a third of that time, and 150 MB in each build
 # directory. This option makes GCC leave it out. Looked up after `setup`, which may install GCC.
 GIVEN_CXXFLAGS := $(CXXFLAGS)
