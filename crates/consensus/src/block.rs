@@ -13,6 +13,7 @@ use super::tx::{check_transaction, is_final};
 const STATED_HEIGHT_MAX: u32 = 20_000_000;
 
 /// A block that has passed every rule that depends on the block alone; [`check_block`] returns one.
+#[derive(Clone)]
 pub struct CheckedBlock<B> {
     view: BlockView<B>,
     hash: Hash,

@@ -13,6 +13,7 @@ pub const WITNESS_COMMITMENT_HEADER: [u8; 6] = [OP_RETURN, 36, 0xaa, 0x21, 0xa9,
 ///
 /// A block is parsed only once, by [`BlockView::parse`]. It copies nothing, and refuses anything
 /// that is not a whole block.
+#[derive(Clone)]
 pub struct BlockView<B> {
     /// The bytes of the block, possibly followed by others.
     bytes: B,

@@ -1,14 +1,13 @@
 //! The context of a SwiftSync: what all its threads share.
 
-use std::collections::{HashSet, VecDeque};
-use std::ops::Range;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use apus_coins::Survivors;
 use apus_node::block::step::Step;
 use apus_node::block::validate::BranchTimes;
-use apus_node::block_peers::{Wanted, coins_cutoff};
+use apus_node::block_peers::Wanted;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
 use apus_node::sources::BlockOrigin;
@@ -19,7 +18,7 @@ use super::find_differences::COINS_MAX;
 use super::hinted::WrongHint;
 use super::opened_claim::Unspent;
 use super::plan::SwiftPlan;
-use super::range_blocks::RangeBlocks;
+use super::ranges::{Ranges, Turn};
 use super::recent::Recent;
 use super::undo::UndoAt;
 
@@ -49,11 +48,10 @@ pub(super) struct Context<'a> {
     /// blocks.
     from_peers: usize,
     tickets: Tickets,
-    /// The parts of `todo` that one worker each takes, in order, and tickets for these; `None` if
-    /// every step is taken by itself.
-    ranges: Option<(Vec<Range<usize>>, Tickets)>,
-    /// Steps that workers have taken and given back.
-    given_back: Mutex<Vec<Taken>>,
+    /// The ranges of `todo` if peers send coins; `None` if every step is taken by itself.
+    ranges: Option<Ranges>,
+    /// Steps, taken by themselves, that workers have given back.
+    given_back: Mutex<Vec<usize>>,
     /// The hints that are wrong as their block alone shows.
     wrong_hints: Mutex<Vec<WrongHint>>,
     /// Numbers of blocks that are put off, and of coins that these spend and that are not known.
@@ -82,12 +80,8 @@ impl<'a> Context<'a> {
         let survivors = None;
         let recent = None;
         let tickets = Tickets::new(todo.len());
-        let ranges = plan.asks_for_coins().then(|| {
-            let height = |at: &usize| shared.tree.node(plan.steps[*at].id).height;
-            let ranges = ranges(todo.iter().map(height));
-            let tickets = Tickets::new(ranges.len());
-            (ranges, tickets)
-        });
+        let height = |step: usize| shared.tree.node(plan.steps[step].id).height;
+        let ranges = plan.asks_for_coins().then(|| Ranges::new(&todo, height));
         let given_back = Mutex::default();
         let wrong_hints = Mutex::default();
         let corrects = false;
@@ -128,22 +122,14 @@ impl<'a> Context<'a> {
         Wanted { stripped_below: plan.stripped_below, ..Wanted::of([&steps[..]]) }
     }
 
-    /// Returns the next steps for a worker, as [`Context::take_step`] does; if peers send coins,
-    /// those of a range of blocks.
-    pub fn take(&self, halt: &AtomicBool) -> Option<Taken> {
-        if let Some(taken) = self.given_back().pop() {
-            return Some(taken);
+    /// Returns the next step for a worker, as [`Context::take_step`] does, or in its turn if peers
+    /// send coins.
+    pub fn take(&self, halt: &AtomicBool) -> Option<Taken<'_>> {
+        if let Some(ranges) = &self.ranges {
+            return ranges.take(halt).map(Taken::InTurn);
         }
-        let steps = match &self.ranges {
-            None => VecDeque::from([self.take_step(halt)?]),
-            Some((ranges, tickets)) => self.todo[ranges[tickets.take()?].clone()].to_vec().into(),
-        };
-        Some(Taken { steps, range: RangeBlocks::default() })
-    }
-
-    /// Returns whether a worker takes the steps of a range, in order.
-    pub fn takes_ranges(&self) -> bool {
-        self.ranges.is_some()
+        let given_back = self.given_back().pop();
+        given_back.or_else(|| self.take_step(halt)).map(Taken::Alone)
     }
 
     /// Returns the next step that no worker has taken. It waits for blocks from peers, and returns
@@ -166,10 +152,11 @@ impl<'a> Context<'a> {
         theirs.binary_search_by_key(&wanted, height).ok().map(|at| theirs[at])
     }
 
-    /// Gives back the steps that were taken and are not done.
+    /// Gives back a step that is not done.
     pub fn give_back(&self, taken: Taken) {
-        if !taken.steps.is_empty() {
-            self.given_back().push(taken);
+        match taken {
+            Taken::Alone(step) => self.given_back().push(step),
+            Taken::InTurn(turn) => turn.give_back(),
         }
     }
 
@@ -221,14 +208,16 @@ impl<'a> Context<'a> {
         self.plan.looks_up_coins && self.puts_off(fault)
     }
 
-    fn given_back(&self) -> MutexGuard<'_, Vec<Taken>> {
+    fn given_back(&self) -> MutexGuard<'_, Vec<usize>> {
         self.given_back.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether every step is taken.
     pub fn all_taken(&self) -> bool {
-        let tickets = self.ranges.as_ref().map_or(&self.tickets, |(_, tickets)| tickets);
-        tickets.all_taken() && self.given_back().is_empty()
+        match &self.ranges {
+            Some(ranges) => ranges.are_all_taken(),
+            None => self.tickets.all_taken() && self.given_back().is_empty(),
+        }
     }
 
     /// Returns the steps to do, as indices of the plan's steps.
@@ -237,27 +226,22 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Steps that a worker has taken.
-pub(super) struct Taken {
-    /// Indices of the plan's steps.
-    pub steps: VecDeque<usize>,
-    /// The blocks of their range before them.
-    pub range: RangeBlocks,
+/// A step that a worker has taken.
+pub(super) enum Taken<'a> {
+    /// An index of the plan's steps.
+    Alone(usize),
+    /// A step whose block takes coins from the blocks before it.
+    InTurn(Turn<'a>),
 }
 
-/// Returns the parts of a list of ascending heights whose blocks are of one range.
-fn ranges(heights: impl Iterator<Item = u32>) -> Vec<Range<usize>> {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    let mut last = None;
-    for (at, height) in heights.enumerate() {
-        let cutoff = coins_cutoff(height);
-        match ranges.last_mut().filter(|_| last == Some(cutoff)) {
-            Some(range) => range.end = at + 1,
-            None => ranges.push(at..at + 1),
+impl Taken<'_> {
+    /// Returns the index of the step.
+    pub fn step(&self) -> usize {
+        match self {
+            Self::Alone(step) => *step,
+            Self::InTurn(turn) => turn.step,
         }
-        last = Some(cutoff);
     }
-    ranges
 }
 
 /// Tickets for the steps to do: a worker needs one to take a step.
@@ -309,17 +293,7 @@ pub(super) struct FinishedBlock {
 
 #[cfg(test)]
 mod tests {
-    use apus_node::block_peers::COIN_RANGE_BLOCKS;
-
     use super::*;
-
-    #[test]
-    fn blocks_of_one_range_are_taken_together() {
-        let first = COIN_RANGE_BLOCKS;
-        let heights = [1, 2, first - 1, first, first + 1, 3 * first, 3 * first + 2];
-        assert_eq!(ranges(heights.into_iter()), [0..3, 3..5, 5..7]);
-        assert!(ranges(std::iter::empty()).is_empty());
-    }
 
     /// Of two steps, one worker takes the first. A second worker waits for a peer's block with the
     /// last ticket, a third finds no ticket, and then the second is told to end.

@@ -223,18 +223,10 @@ fn work_until(context: &Context, crew: &Crew<FinishedBlock>) -> Result<Gathered,
     let mut worker = Worker::new(context, crew.halt());
     while !crew.is_halted() {
         let Some(mut taken) = context.take(crew.halt()) else { break };
-        while !crew.is_halted()
-            && let Some(step) = taken.steps.pop_front()
-        {
-            match worker.work_on(step, &mut taken.range) {
-                Err(Fault::Stopped) => {
-                    taken.steps.push_front(step);
-                    break;
-                }
-                done => crew.report(done?),
-            }
+        match worker.work_on(&mut taken) {
+            Err(Fault::Stopped) => context.give_back(taken),
+            done => crew.report(done?),
         }
-        context.give_back(taken);
     }
     worker.into_gathered()
 }

@@ -21,6 +21,7 @@ mod hinted;
 mod context;
 pub mod plan;
 mod range_blocks;
+mod ranges;
 mod recent;
 mod resume;
 mod saved;

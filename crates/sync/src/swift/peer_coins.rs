@@ -85,7 +85,7 @@ fn external_coins(
     let mut coins = Vec::with_capacity(prepared.external.len());
     for (index, source) in (0..).zip(&prepared.sources) {
         let CoinSource::External(at) = source else { continue };
-        coins.push(match range.coin(&prepared.external[*at as usize]) {
+        coins.push(match range.coin(&prepared.external[*at as usize], prepared.height) {
             Some(coin) => coin,
             None => reader.coin_of(index)?,
         });

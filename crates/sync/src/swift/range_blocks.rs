@@ -2,6 +2,7 @@
 //! create: peers are not asked for these (draft BIP 455).
 
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use apus_coins::Coin;
 use apus_consensus::CheckedBlock;
@@ -14,9 +15,13 @@ use hashbrown::HashMap;
 
 use super::context::Context;
 
-/// Consecutive blocks from the first height of a range on. Their number bounds the memory.
+/// Consecutive blocks from the first height of a range on, which workers share. Their number bounds
+/// the memory.
 #[derive(Default)]
-pub(super) struct RangeBlocks {
+pub(super) struct RangeBlocks(Mutex<Blocks>);
+
+#[derive(Default)]
+struct Blocks {
     first_height: u32,
     blocks: Vec<CheckedBlock<BlockBytes>>,
     /// By txid, the position of the block in `blocks`, and that of the transaction in the block.
@@ -25,46 +30,60 @@ pub(super) struct RangeBlocks {
 
 impl RangeBlocks {
     /// Gets all blocks of the range below `height`. Those that are not here were done in an earlier
-    /// run, and are read again. The blocks of another range are dropped.
+    /// run, and are read again.
     ///
     /// # Errors
     /// A block cannot be read.
-    pub fn reach(
-        &mut self,
-        context: &Context,
-        height: u32,
-        halt: &AtomicBool,
-    ) -> Result<(), Fault> {
-        let first_height = coins_cutoff(height);
-        if self.first_height != first_height || self.next_height() > height {
-            *self = Self { first_height, ..Self::default() };
+    pub fn reach(&self, context: &Context, height: u32, halt: &AtomicBool) -> Result<(), Fault> {
+        let mut this = self.lock();
+        if this.blocks.is_empty() {
+            this.first_height = coins_cutoff(height);
         }
-        while self.next_height() < height {
+        while this.next_height() < height {
             // The steps of such a plan are in order of height, from 1 on.
-            let step = context.plan.steps[self.next_height() as usize - 1];
+            let step = context.plan.steps[this.next_height() as usize - 1];
             if step.place == BlockOrigin::Peers {
                 return Err(Fault::Gone(step));
             }
-            self.add(context.shared.checked(step, halt)?);
+            this.add(context.shared.checked(step, halt)?);
         }
         Ok(())
     }
 
+    /// Adds the block at `height`, unless it is here. Those below it are.
+    pub fn add(&self, height: u32, block: &CheckedBlock<BlockBytes>) {
+        let mut this = self.lock();
+        if this.next_height() == height {
+            this.add(block.clone());
+        }
+    }
+
+    /// Returns the coin that a block of the range below `height` creates; `None` if none does.
+    pub fn coin(&self, outpoint: &OutPoint, height: u32) -> Option<Coin> {
+        let coin = self.lock().coin(outpoint)?;
+        (coin.height < height).then_some(coin)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Blocks> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Blocks {
     fn next_height(&self) -> u32 {
         self.first_height + self.blocks.len() as u32
     }
 
     /// Adds the next block of the range.
-    pub fn add(&mut self, block: CheckedBlock<BlockBytes>) {
+    fn add(&mut self, block: CheckedBlock<BlockBytes>) {
         let number = self.blocks.len() as u32;
         for (tx, txid) in (0..).zip(block.txids()) {
-            self.txs.insert(*txid, (number, tx));
+            self.txs.entry(*txid).or_insert((number, tx));
         }
         self.blocks.push(block);
     }
 
-    /// Returns the coin that a block of the range creates; `None` if none does.
-    pub fn coin(&self, outpoint: &OutPoint) -> Option<Coin> {
+    fn coin(&self, outpoint: &OutPoint) -> Option<Coin> {
         let (number, tx) = *self.txs.get(&outpoint.txid)?;
         let tx_view = self.blocks[number as usize].view().tx(tx as usize);
         if outpoint.vout as usize >= tx_view.output_count() {

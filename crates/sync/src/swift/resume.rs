@@ -38,7 +38,7 @@ const OTHER_BYTES: usize = 250 << 20;
 /// Bytes of coins to be written that are held in memory with the default `--dbcache`.
 const SURVIVORS_BYTES: usize = 200 << 20;
 /// Bytes of a range of blocks of mainnet ([`RangeBlocks`](super::range_blocks::RangeBlocks)), with
-/// the positions of its transactions.
+/// the positions of its transactions. There are at most as many ranges as workers.
 const RANGE_BYTES: u64 = COIN_RANGE_BLOCKS as u64 * 2_000_000;
 /// The coins' file goes through the page cache if this many times its bytes are free: the kernel
 /// then need not write it before it is deleted, and no thread waits for the disk.
@@ -151,7 +151,7 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 }
 
 /// Returns the number of workers and the memory for coins, as far as memory is available.
-/// `keeps_ranges` says whether each worker keeps the blocks of a range.
+/// `keeps_ranges` says whether the blocks of ranges are kept.
 fn share(node: &Node, recent: Option<&Recent>, keeps_ranges: bool) -> Result<SwiftShare, String> {
     let workers = threads::workers(node.options().threads);
     let cache = node.options().dbcache_bytes;

@@ -19,12 +19,11 @@ use apus_progress::marks::Mark;
 use apus_progress::outcome::Counts;
 use apus_store::FlatFilePos;
 
-use super::context::{Context, FinishedBlock};
+use super::context::{Context, FinishedBlock, Taken};
 use super::hinted::{HintedFate, for_each_output};
 use super::opened_claim::{Scratch, Unspent};
 use super::peer_coins::check_with_peers;
 use super::plan::Mode;
-use super::range_blocks::RangeBlocks;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo;
 use super::undo::UndoAt;
@@ -73,16 +72,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Checks and sums the block of a step, given by its index in the plan. If peers send coins,
-    /// `range` has the blocks before it, and the block is added.
-    pub fn work_on(
-        &mut self,
-        step: usize,
-        range: &mut RangeBlocks,
-    ) -> Result<FinishedBlock, Fault> {
+    /// Checks and sums the block of a step.
+    pub fn work_on(&mut self, taken: &mut Taken) -> Result<FinishedBlock, Fault> {
+        let step = taken.step();
         let (finished, mark) = match self.context.plan.mode {
             Mode::AssumeValid => (self.sum_outpoints(step)?, Mark::Read),
-            Mode::Full => (self.check_everything(step, range)?, Mark::Scripts),
+            Mode::Full => (self.check_everything(taken)?, Mark::Scripts),
         };
         let shared = self.context.shared;
         shared.marks.set(shared.tree.node(self.context.plan.steps[step].id).height, mark);
@@ -126,55 +121,51 @@ impl<'a> Worker<'a> {
     }
 
     /// Checks every rule and script of a block with the coins of its undo data, and sums the block.
-    fn check_everything(
-        &mut self,
-        index: usize,
-        range: &mut RangeBlocks,
-    ) -> Result<FinishedBlock, Fault> {
-        let shared = self.context.shared;
+    fn check_everything(&mut self, taken: &mut Taken) -> Result<FinishedBlock, Fault> {
+        let index = taken.step();
         let step = self.context.plan.steps[index];
-        if self.context.takes_ranges() {
-            range.reach(self.context, shared.tree.node(step.id).height, self.halt)?;
-        }
-        let mut left = Some(shared.prepare(step, self.halt)?);
-        let checked = match self.context.plan.undo[index] {
-            UndoAt::Peers => check_with_peers(self.context, step, &mut left, range, self.halt)?,
-            UndoAt::Stored(_) | UndoAt::Source { .. } => {
-                match validate(self.context, index, &mut left, &mut self.undo) {
-                    Err(fault) if self.context.puts_off(&fault) => {
-                        return self.put_off(index, &mut left, fault, range);
-                    }
-                    checked => Some(checked?),
-                }
+        let mut left = Some(self.prepare(step, taken)?);
+        let checked = match (self.context.plan.undo[index], &*taken) {
+            (UndoAt::Peers, Taken::InTurn(turn)) => {
+                check_with_peers(self.context, step, &mut left, &turn.blocks, self.halt)?
             }
+            _ => match validate(self.context, index, &mut left, &mut self.undo) {
+                Err(fault) if self.context.puts_off(&fault) => {
+                    return self.put_off(index, &mut left, fault);
+                }
+                checked => Some(checked?),
+            },
         };
-        let Some(block) = checked else { return self.leave(index, &mut left, range) };
+        let Some(block) = checked else { return self.leave(index, &mut left) };
         let prepared = &block.prepared;
         self.sum_coins(prepared, &block.coins)?;
         let stored = self.store(step, &prepared.block)?;
         let undo = self.store_undo(index, stored, block.undo())?;
         let inputs = block.input_count() as u64;
         let counts = Counts { inputs, scripts: inputs, ..Counts::default() };
-        let done = self.done(index, &prepared.block, stored, undo, counts);
-        if self.context.takes_ranges() {
-            range.add(block.prepared.block);
-        }
-        Ok(done)
+        Ok(self.done(index, &prepared.block, stored, undo, counts))
+    }
+
+    /// Prepares the block of a step, and passes the turn of its range.
+    fn prepare(&self, step: Step, taken: &mut Taken) -> Result<Prepared, Fault> {
+        let shared = self.context.shared;
+        let Taken::InTurn(turn) = taken else { return shared.prepare(step, self.halt) };
+        let height = shared.tree.node(step.id).height;
+        turn.blocks.reach(self.context, height, self.halt)?;
+        let prepared = shared.prepare(step, self.halt)?;
+        turn.blocks.add(height, &prepared.block);
+        turn.pass();
+        Ok(prepared)
     }
 
     /// Stores a block whose coins no peer has sent. If they are to be looked up, it is put off.
-    fn leave(
-        &mut self,
-        step: usize,
-        left: &mut Option<Prepared>,
-        range: &mut RangeBlocks,
-    ) -> Result<FinishedBlock, Fault> {
+    fn leave(&mut self, step: usize, left: &mut Option<Prepared>) -> Result<FinishedBlock, Fault> {
         let lacks = self.context.lacks_coins(step);
         if !self.halt.load(Relaxed) && self.context.looks_up(&lacks) {
-            return self.put_off(step, left, lacks, range);
+            return self.put_off(step, left, lacks);
         }
         let block = left.take().ok_or(lacks)?.block;
-        let finished = FinishedBlock {
+        Ok(FinishedBlock {
             step,
             tx_count: block.view().tx_count() as u32,
             stored: self.store(self.context.plan.steps[step], &block)?,
@@ -183,9 +174,7 @@ impl<'a> Worker<'a> {
             is_stripped: false,
             is_put_off: false,
             lacks_coins: true,
-        };
-        range.add(block);
-        Ok(finished)
+        })
     }
 
     /// Sums a block that does not pass with the coins of its undo data, and does not check it: the
@@ -196,7 +185,6 @@ impl<'a> Worker<'a> {
         index: usize,
         left: &mut Option<Prepared>,
         fault: Fault,
-        range: &mut RangeBlocks,
     ) -> Result<FinishedBlock, Fault> {
         let Context { shared, plan, .. } = self.context;
         let step = plan.steps[index];
@@ -220,9 +208,6 @@ impl<'a> Worker<'a> {
         let inputs = prepared.sources.len() as u64;
         let counts = Counts { inputs, scripts: inputs, ..Counts::default() };
         let done = self.done(index, &prepared.block, stored, undo, counts);
-        if self.context.takes_ranges() {
-            range.add(prepared.block);
-        }
         Ok(FinishedBlock { is_put_off: true, ..done })
     }
 
