@@ -44,6 +44,8 @@ pub enum Phase {
     ReadingSnapshot,
     /// Reading all blocks again to name the coins that hints or a snapshot are wrong about.
     NamingCoins,
+    /// Checking again the blocks about whose coins undo data is wrong.
+    CheckingAgain,
     /// Writing coins to a snapshot.
     WritingSnapshot,
     /// Reading blocks and undo data for Core's optional indexes.
@@ -96,6 +98,7 @@ impl Phase {
             Self::ReadingBlocks => "Reading blocks",
             Self::ReadingSnapshot => "Reading the snapshot",
             Self::NamingCoins => "Looking for wrong coins",
+            Self::CheckingAgain => "Checking blocks again",
             Self::WritingSnapshot => "Writing the snapshot",
             Self::ReadingFilters => "Reading filters",
             Self::ReadingForIndexes => "Reading blocks for indexes",

@@ -204,7 +204,7 @@ fn a_thousand_changed_coins_are_corrected() {
 }
 
 /// Both the hints and undo data are wrong about the same coins, and the run is interrupted while it
-/// looks for them.
+/// looks for them, and again before blocks are checked with the right ones.
 #[test]
 fn an_interrupted_correction_is_continued() {
     let world = World::of(&small_chain(55, 40, 6_000));
@@ -227,13 +227,14 @@ fn an_interrupted_correction_is_continued() {
     let source = world.write_source_with(&place, "source", &world.file_order(), &undo);
     let hints = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
     let options = world.options(&place, Mode::Full, &hints);
-    let stop = AtomicBool::new(false);
-    let is_naming = |progress: &Progress| progress.phase == Phase::NamingCoins;
-    let observer = StopWhen(&stop, is_naming);
     let sources = [source];
-    let watch = Watch::new(&observer, &stop);
-    let summary = apus_sync::sync(&options, &sources, watch).unwrap();
-    assert!(summary.interrupted && place.swift_dir().exists());
+    for phase in [Phase::NamingCoins, Phase::CheckingAgain] {
+        let stop = AtomicBool::new(false);
+        let observer = StopWhen(&stop, |progress: &Progress| progress.phase == phase);
+        let watch = Watch::new(&observer, &stop);
+        let summary = apus_sync::sync(&options, &sources, watch).unwrap();
+        assert!(summary.interrupted && place.swift_dir().exists(), "{phase:?}");
+    }
     assert_eq!(try_sync_with(&options, &sources).unwrap().best_block, world.tip());
     right.assert(&place, "after an interruption");
 }

@@ -4,11 +4,15 @@
 //! hints and undo data had been right: the proof is then the same.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use apus_chain::Tree;
 use apus_coins::{Coin, SurvivorWriter};
 use apus_disk::StoreError;
 use apus_hash::Elements;
+use apus_host::threads;
+use apus_host::threads::Crew;
 use apus_node::block::step::Step;
 use apus_node::block::validate::{Validation, check_spends};
 use apus_node::coin_differences::{CoinDifference, DifferenceKind, Differences};
@@ -17,7 +21,7 @@ use apus_node::fault::Fault;
 use apus_node::options::Options;
 use apus_node::shared::NEVER;
 use apus_node::sources::BlockOrigin;
-use apus_progress::Watch;
+use apus_progress::{Phase, Progress, Watch};
 use apus_store::FlatFilePos;
 use apus_wire::OutPoint;
 
@@ -61,7 +65,8 @@ pub(super) fn correct(
         let search = Search { shared: context.shared, options, plan: &plan, undo, watch };
         let WrongCoins { coins, are_more } = search.wrong_coins(claim)?.ok_or(Fault::Stopped)?;
         if !are_more {
-            let blocks = Blocks { context, plan: &plan, places: &places };
+            let threads = work.share.workers;
+            let blocks = Blocks { context, plan: &plan, places: &places, threads, watch };
             let (state, ledger) = coordinator.parts();
             wrong_undo = blocks.check_again(&coins, state, ledger)?;
             if let Claim::Hints(_) = claim {
@@ -136,6 +141,18 @@ struct Blocks<'a> {
     /// The plan with the blocks where they are stored now.
     plan: &'a SwiftPlan,
     places: &'a UndoPlaces,
+    /// Number of threads that check blocks.
+    threads: usize,
+    watch: Watch<'a>,
+}
+
+/// A block to check again.
+struct Block<'a> {
+    step: Step,
+    height: u32,
+    /// The number of the rev file that its undo data belongs in.
+    file: u32,
+    fixes: Fixes<'a>,
 }
 
 impl Blocks<'_> {
@@ -145,13 +162,38 @@ impl Blocks<'_> {
     /// off.
     ///
     /// # Errors
-    /// A block is invalid, or the disk fails.
+    /// A block is invalid, the disk fails, or `watch` asks to stop. `state` is then as before.
     fn check_again(
         &self,
         coins: &[WrongCoin],
         state: &mut SwiftState,
         ledger: &Ledger,
     ) -> Result<Vec<CoinDifference>, Fault> {
+        let blocks = self.to_check(coins, state, ledger);
+        if blocks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let written = self.write_undo(&blocks)?;
+        let mut named = Vec::new();
+        for (block, written) in blocks.iter().zip(written) {
+            let Some(written) = written else { continue };
+            sum_fixes(state, &block.fixes);
+            state.undo.retain(|before| before.id != written.id);
+            state.undo.push(written);
+            state.put_off.remove(&block.height);
+            let fixes = block.fixes.iter();
+            named.extend(fixes.map(|(outpoint, fix)| difference(*outpoint, block.height, fix)));
+        }
+        Ok(named)
+    }
+
+    /// Returns the blocks to check again, in order of height.
+    fn to_check<'c>(
+        &self,
+        coins: &'c [WrongCoin],
+        state: &SwiftState,
+        ledger: &Ledger,
+    ) -> Vec<Block<'c>> {
         let mut by_height: BTreeMap<u32, Fixes> = BTreeMap::new();
         for height in &state.put_off {
             by_height.insert(*height, Fixes::new());
@@ -164,34 +206,77 @@ impl Blocks<'_> {
                 by_height.entry(*height).or_default().insert(*outpoint, (chain, undo.as_ref()));
             }
         }
-        let mut named = Vec::new();
         let steps = steps_by_height(self.context.shared.tree, self.plan);
+        let mut blocks = Vec::new();
         for (height, fixes) in by_height {
             let step = self.plan.steps[steps[&height]];
-            let Some(block) = self.check_block(step, height, &fixes)? else { continue };
-            sum_fixes(state, &fixes);
             if let Some(FlatFilePos { file, .. }) = ledger.record(step.id).block_pos() {
-                let written = undo::append(self.context.shared, step.id, file, block.undo())?;
-                state.undo.retain(|before| before.id != step.id);
-                state.undo.push(written);
+                blocks.push(Block { step, height, file, fixes });
             }
-            state.put_off.remove(&height);
-            named.extend(fixes.iter().map(|(outpoint, fix)| difference(*outpoint, height, fix)));
         }
-        Ok(named)
+        blocks
+    }
+
+    /// Checks blocks on all threads, and writes undo data. Returns for each block where that is,
+    /// and `None` for those for which a coin is not known.
+    ///
+    /// # Errors
+    /// The first of the blocks that is invalid, the disk fails, or `watch` asks to stop.
+    fn write_undo(&self, blocks: &[Block]) -> Result<Vec<Option<UndoWritten>>, Fault> {
+        let next = AtomicUsize::new(0);
+        let take = || {
+            let at = next.fetch_add(1, Relaxed);
+            blocks.get(at).map(|block| (at, block))
+        };
+        let work = |crew: &Crew<(usize, Result<Option<UndoWritten>, Fault>)>| {
+            while !crew.is_halted()
+                && !self.watch.is_stopped()
+                && let Some((at, block)) = take()
+            {
+                crew.report((at, self.write_undo_of(block)));
+            }
+            Ok::<(), Fault>(())
+        };
+        self.report(0, blocks.len());
+        let mut done = BTreeMap::new();
+        let ended = threads::work_until_halt("correct", self.threads, work, |report| {
+            let has_failed = matches!(report, Some((_, Err(_))));
+            done.extend(report);
+            self.report(done.len(), blocks.len());
+            has_failed || self.watch.is_stopped()
+        });
+        ended.into_iter().collect::<Result<(), Fault>>()?;
+        let is_complete = done.len() == blocks.len();
+        // Threads take the blocks in order: those before one that is invalid were checked, too.
+        let written: Vec<Option<UndoWritten>> = done.into_values().collect::<Result<_, Fault>>()?;
+        if is_complete { Ok(written) } else { Err(Fault::Stopped) }
+    }
+
+    fn report(&self, done: usize, all: usize) {
+        self.watch.observer.observe(&Progress {
+            height: self.plan.chain.height().unwrap_or(0),
+            blocks: done as u64,
+            blocks_all: all as u64,
+            fraction: done as f64 / all.max(1) as f64,
+            ..Progress::of(Phase::CheckingAgain)
+        });
+    }
+
+    /// Checks a block, and writes its undo data; returns `None` if one of its coins is not known.
+    fn write_undo_of(&self, block: &Block) -> Result<Option<UndoWritten>, Fault> {
+        let Some(checked) = self.check_block(block)? else { return Ok(None) };
+        let written = undo::append(self.context.shared, block.step.id, block.file, checked.undo())?;
+        Ok(Some(written))
     }
 
     /// Checks all rules and scripts of a block with its coins as the chain creates them; returns
     /// `None` if one of them is not known.
-    fn check_block(
-        &self,
-        step: Step,
-        height: u32,
-        fixes: &Fixes,
-    ) -> Result<Option<Validation>, Fault> {
+    fn check_block(&self, block: &Block) -> Result<Option<Validation>, Fault> {
+        let Block { step, height, fixes, .. } = block;
+        let step = *step;
         let shared = self.context.shared;
         let prepared = shared.prepare(step, &NEVER)?;
-        let undo = match self.places.get(&height) {
+        let undo = match self.places.get(height) {
             Some(at) => read_coins(shared, step.id, *at, &prepared)?,
             None => None,
         };
