@@ -10,6 +10,7 @@ use apus_hash::Hash;
 use apus_net::{BLOCK_SPENT_COINS, COIN_RANGE_BLOCKS, Outgoing, coins_cutoff};
 use apus_node::{AssumeValid, Options};
 use apus_progress::{Method, Phase, Progress, Watch};
+use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testpeer::{Answers, Hangup, Honest, Server, not_found};
@@ -20,7 +21,9 @@ use super::world::{Told, chain, from_files, honest, try_sync, with_peers, with_p
 use crate::serving::client::Serving;
 use crate::serving::spent_coins::{EXPECTED, SpentCoin, payload};
 use crate::support::Place;
+use crate::support::model::encode;
 use crate::support::outcome::Outcome;
+use crate::support::program::{assert_ends, program_on};
 use crate::support::stop_when::StopWhen;
 use crate::support::waiting::Gate;
 use crate::swiftsync::refusals::assert_nothing_committed;
@@ -371,4 +374,34 @@ fn wrong_coins_that_all_rules_accept_are_corrected() {
     let place = world().place();
     let options = full(with_peers(&place, Method::SwiftSync, &[&lying]));
     assert_as_in_order(&place, &options, &Told::default());
+}
+
+/// Such hints are found with the blocks of the first round; the coins that are missing are looked up
+/// in another one.
+#[test]
+fn hints_found_wrong_before_coins_are_looked_up_are_named() {
+    let (lacking, _) = coin_server(&Deed { lacks: |height| height == 168, ..HONEST }, Vec::new());
+    let model = &world().model;
+    let mut hints = model.hints(world().height(), Numbering::Spendable);
+    let (height, index) = (1..168)
+        .find_map(|height| {
+            let spendable = model.blocks[height].outputs.iter().filter(|output| output.spendable);
+            let own = (0..).zip(spendable).find(|(_, it)| it.spent_at == Some(height as u32));
+            own.map(|(index, _)| (height, index))
+        })
+        .expect("an output that its own block spends");
+    hints[height - 1].0.push(index);
+    hints[height - 1].0.sort_unstable();
+    let place = world().place();
+    let wrong = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
+    let mut apus = program_on(&place, &["sync", "--minimumchainwork=0", "--assumevalid=0"]);
+    apus.arg("--hints").arg(&wrong).arg(format!("--connect={}", lacking.address()));
+    let spent = format!("named as unspent, but block {height} spends it");
+    let named = [
+        "No peer sends the coins that 1 block spends",
+        "wrong.hints is wrong about 1 output",
+        &spent,
+    ];
+    assert_ends(&apus.output().unwrap(), 0, &named);
+    assert_eq!(place.muhash(), world().in_order().muhash());
 }

@@ -75,7 +75,7 @@ fn build_all(
     let directory = node.dir().path().join(DIRECTORY);
     let disk = node.dir().disk().clone();
     let options = node.options().clone();
-    let (work, state) = begin(node, claim, plan, &directory, watch)?;
+    let (work, mut state) = begin(node, claim, plan, &directory, watch)?;
     let reading = Reading {
         height: plan.chain.height().unwrap_or(0),
         threads: node.options().threads,
@@ -90,6 +90,7 @@ fn build_all(
     let mut context = Context::new(&shared, opened.unspent(), plan, &work.salt, &state.done);
     context.keeps = true;
     context.corrects = corrects;
+    context.note_earlier(std::mem::take(&mut state.wrong_hints));
     context.survivors = opened.sorted().is_none().then_some(&work.survivors);
     context.recent = work.recent.as_ref().filter(|recent| recent.wants_any());
     tracing::debug!(
@@ -174,7 +175,7 @@ fn complete(
     tables: Option<Tables>,
     writing: Writing,
 ) -> Result<(), Fault> {
-    let SwiftState { gathered, undo, done, stripped_below, put_off } = state;
+    let SwiftState { gathered, undo, done, stripped_below, put_off, .. } = state;
     let shared = context.shared;
     let plan = context.plan;
     let tally = &gathered.tally;

@@ -160,6 +160,11 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Notes wrong hints about the blocks that are done already.
+    pub fn note_earlier(&mut self, wrong: Vec<WrongHint>) {
+        self.wrong_hints = Mutex::new(wrong);
+    }
+
     /// Notes a wrong hint, by which the sums and the coins do not go.
     ///
     /// # Errors
@@ -173,12 +178,12 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Returns the wrong hints that were noted, and forgets them.
-    pub fn take_wrong_hints(&self) -> Vec<WrongHint> {
-        let mut noted = self.wrong_hints.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut taken = std::mem::take(&mut *noted);
-        taken.sort_unstable_by_key(|wrong| (wrong.height, wrong.outpoint));
-        taken
+    /// Returns the wrong hints that were noted, in order of height.
+    pub fn wrong_hints(&self) -> Vec<WrongHint> {
+        let noted = self.wrong_hints.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = noted.clone();
+        noted.sort_unstable_by_key(|wrong| (wrong.height, wrong.outpoint));
+        noted
     }
 
     /// Returns whether a block with this fault is put off: its undo data may be wrong about some

@@ -198,6 +198,7 @@ impl<'a> Coordinator<'a> {
             recent: work.recent.as_ref().map_or_else(Vec::new, Recent::to_bytes),
             undo: self.state.undo.iter().map(saved_undo).collect(),
             put_off: self.state.put_off.iter().copied().collect(),
+            wrong_hints: self.context.wrong_hints(),
         };
         if let Some(directory) = path.parent() {
             disk.create_dir_all(directory)?;

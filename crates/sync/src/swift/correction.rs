@@ -52,7 +52,7 @@ pub(super) fn correct(
     work: &Workspace,
     watch: Watch,
 ) -> Result<(), Fault> {
-    let noted = context.take_wrong_hints().into_iter().map(WrongHint::into_difference);
+    let noted = context.wrong_hints().into_iter().map(WrongHint::into_difference);
     let mut wrong_hints: Vec<CoinDifference> = noted.collect();
     let mut wrong_undo = Vec::new();
     let (state, ledger) = coordinator.parts();
@@ -89,7 +89,7 @@ pub(super) fn correct(
 
 /// Returns the fault if the block of a hint alone shows that the hint is wrong.
 pub(super) fn refuse_wrong_hints(context: &Context) -> Result<(), Fault> {
-    match context.take_wrong_hints().into_iter().next() {
+    match context.wrong_hints().into_iter().next() {
         Some(wrong) => Err(wrong.into_fault()),
         None => Ok(()),
     }

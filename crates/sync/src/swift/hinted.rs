@@ -37,10 +37,11 @@ pub(super) struct HintedOutput<'a> {
 }
 
 /// A hint that is wrong about an output, as its block alone shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct WrongHint {
     pub height: u32,
     /// The index by which the hints name the output.
-    index: u32,
+    pub index: u32,
     pub outpoint: OutPoint,
     pub kind: DifferenceKind,
 }

@@ -19,6 +19,7 @@ use apus_progress::{Observer, Watch};
 use apus_swiftsync::{Aggregate, AggregateKind, Salt};
 
 use super::directory::{load, remove_directory, saved_path};
+use super::hinted::WrongHint;
 use super::plan::{Mode, SwiftPlan};
 use super::recent::Recent;
 use super::saved::{Key, Saved, SavedUndo};
@@ -75,14 +76,22 @@ pub(super) struct SwiftState {
     /// Heights of blocks that are summed and not checked yet
     /// ([`super::context::Context::puts_off`]).
     pub put_off: BTreeSet<u32>,
+    /// The hints that earlier runs have found wrong, as their block alone shows.
+    pub wrong_hints: Vec<WrongHint>,
 }
 
 impl SwiftState {
     /// Returns the state in which nothing is done.
     pub fn new(kind: AggregateKind, salt: &Salt) -> Self {
         let gathered = Gathered::empty(kind, salt);
-        let put_off = BTreeSet::new();
-        Self { gathered, done: HashSet::new(), stripped_below: 0, undo: Vec::new(), put_off }
+        Self {
+            gathered,
+            done: HashSet::new(),
+            stripped_below: 0,
+            undo: Vec::new(),
+            put_off: BTreeSet::new(),
+            wrong_hints: Vec::new(),
+        }
     }
 }
 
@@ -197,7 +206,13 @@ fn take_up(
         |undo: &SavedUndo| Some(UndoWritten { id: plan.chain.at(undo.height)?, at: undo.at });
     let undo = saved.undo.iter().filter_map(written).collect();
     let gathered = Gathered { aggregate, tally: saved.tally.clone() };
-    let stripped_below = saved.stripped_below;
-    let put_off = saved.put_off.iter().copied().collect();
-    Some((salt, survivors, SwiftState { gathered, done, stripped_below, undo, put_off }))
+    let state = SwiftState {
+        gathered,
+        done,
+        stripped_below: saved.stripped_below,
+        undo,
+        put_off: saved.put_off.iter().copied().collect(),
+        wrong_hints: saved.wrong_hints.clone(),
+    };
+    Some((salt, survivors, state))
 }

@@ -4,14 +4,16 @@
 use std::collections::HashSet;
 
 use apus_hash::Hash;
+use apus_node::coin_differences::DifferenceKind;
 use apus_store::FlatFilePos;
-use apus_wire::{Cursor, ParseError};
+use apus_wire::{Cursor, OutPoint, ParseError};
 
+use super::hinted::WrongHint;
 use super::tally::Tally;
 use apus_node::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 
 /// First bytes of the file; the last of them is the version.
-const MAGIC: &[u8; 8] = b"apusss\x00\x07";
+const MAGIC: &[u8; 8] = b"apusss\x00\x08";
 
 /// What a run must have in common with an interrupted one to continue it.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub(super) struct Saved {
     pub undo: Vec<SavedUndo>,
     /// Heights of blocks that are not checked yet.
     pub put_off: Vec<u32>,
+    /// The hints that are wrong as their block alone shows.
+    pub wrong_hints: Vec<WrongHint>,
 }
 
 /// The height of a block, and where its undo data is.
@@ -75,6 +79,8 @@ impl Saved {
         }
         put_numbers(out, &[self.put_off.len() as u64]);
         self.put_off.iter().for_each(|height| out.extend_from_slice(&height.to_le_bytes()));
+        put_numbers(out, &[self.wrong_hints.len() as u64]);
+        self.wrong_hints.iter().for_each(|wrong| put_wrong_hint(out, wrong));
     }
 
     /// Parses the bytes of a file; returns `None` unless [`Saved::to_bytes`] has written them.
@@ -105,6 +111,10 @@ impl Saved {
         for _ in 0..cursor.u64()? {
             put_off.push(cursor.u32()?);
         }
+        let mut wrong_hints = Vec::new();
+        for _ in 0..cursor.u64()? {
+            wrong_hints.push(read_wrong_hint(cursor)?);
+        }
         Ok(Self {
             key,
             salt,
@@ -116,6 +126,7 @@ impl Saved {
             recent,
             undo,
             put_off,
+            wrong_hints,
         })
     }
 
@@ -135,6 +146,29 @@ impl Saved {
         let byte = self.done.get(height as usize / 8).copied().unwrap_or(0);
         byte >> (height % 8) & 1 == 1
     }
+}
+
+fn put_wrong_hint(out: &mut Vec<u8>, wrong: &WrongHint) {
+    // No block at height 0 spends an output.
+    let spent_by = match wrong.kind {
+        DifferenceKind::Spent(height) => height,
+        _ => 0,
+    };
+    for number in [wrong.height, wrong.index, spent_by] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.extend_from_slice(&wrong.outpoint.to_bytes());
+}
+
+fn read_wrong_hint(cursor: &mut Cursor) -> Result<WrongHint, ParseError> {
+    let height = cursor.u32()?;
+    let index = cursor.u32()?;
+    let kind = match cursor.u32()? {
+        0 => DifferenceKind::Unspendable,
+        height => DifferenceKind::Spent(height),
+    };
+    let outpoint = OutPoint { txid: Hash(cursor.array()?), vout: cursor.u32()? };
+    Ok(WrongHint { height, index, outpoint, kind })
 }
 
 fn put_tally(out: &mut Vec<u8>, tally: &Tally) {
