@@ -54,7 +54,7 @@ pub use apus_host::{MemoryInUse, memory_in_use};
 pub use apus_net::PeerOptions;
 pub use apus_node::{
     AssumeValid, Checked, ErrorKind, JoinOptions, NotChecked, Options, RuleGroup, ScriptDifference,
-    ScriptEngine, ScriptOptions, StartCheck, SwiftSyncOptions, SyncError,
+    ScriptEngine, ScriptOptions, StartCheck, SwiftSyncOptions, SyncError, UndoFaults,
 };
 pub use apus_peers::PeerReport;
 pub use apus_progress::Method;

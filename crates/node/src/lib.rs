@@ -107,7 +107,7 @@ pub use error::{ErrorKind, SyncError};
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use options::{
     AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, JoinOptions, Options, Prune, ScriptEngine,
-    ScriptOptions, StartCheck, SwiftSyncOptions,
+    ScriptOptions, StartCheck, SwiftSyncOptions, UndoFaults,
 };
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use run::Run;

@@ -184,6 +184,25 @@ pub struct SwiftSyncOptions {
     pub aggregate: AggregateKind,
     /// Whether peers are asked for the witnesses of blocks that are not stored.
     pub witness: bool,
+    /// How much undo data may be wrong or missing.
+    pub undo_faults: UndoFaults,
+}
+
+/// The most undo data that may be wrong or missing in a SwiftSync: the coins are then looked up in
+/// the blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UndoFaults {
+    /// Blocks that are not valid with their undo data, or have none. Each is read and checked once
+    /// more at the end.
+    pub blocks_max: usize,
+    /// Coins that these blocks spend and that no undo data has.
+    pub coins_max: usize,
+}
+
+impl Default for UndoFaults {
+    fn default() -> Self {
+        Self { blocks_max: 4096, coins_max: 1 << 16 }
+    }
 }
 
 impl Default for SwiftSyncOptions {
@@ -194,6 +213,7 @@ impl Default for SwiftSyncOptions {
             snapshot: None,
             aggregate: AggregateKind::Sha256,
             witness: true,
+            undo_faults: UndoFaults::default(),
         }
     }
 }

@@ -5,10 +5,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use apus_coins::{Coin, CompactScript};
+use apus_node::UndoFaults;
 use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::{Format, Numbering};
 
-use super::refusals::{Blame, Due, assert_due, assert_nothing_committed, assert_right};
+use super::refusals::{
+    Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_right,
+    assert_unchanged,
+};
 use crate::support::Place;
 use crate::support::model::{Deeds, encode, encode_undo};
 use crate::support::stop_when::StopWhen;
@@ -365,4 +369,56 @@ fn wrong_undo_data_of_our_own_is_corrected_by_a_reindex() {
     });
     assert_eq!(try_reindex_with(&options).unwrap().best_block, world.tip());
     right.assert(&place, "a bad checksum");
+}
+
+/// Undo data that is wrong for too many blocks, or that cannot be used for blocks that spend too
+/// many coins, is refused.
+#[test]
+fn too_much_wrong_undo_data_is_refused() {
+    let world = World::of(&small_chain(51, 40, 6_000));
+    let synced = world.in_order();
+    synced.shrink();
+    let muhash = synced.muhash();
+    let few_blocks = UndoFaults { blocks_max: 2, ..UndoFaults::default() };
+    let few_coins = UndoFaults { coins_max: 40, ..UndoFaults::default() };
+    let many_blocks = ["with which it is valid", "nor for 2 other blocks", "without --hints"];
+    let many_coins = ["spend more than 40 coins", "that can be used", "without --hints"];
+    for (undo_faults, words) in [(few_blocks, many_blocks), (few_coins, many_coins)] {
+        let mut undo = records(&world);
+        let mut of_synced = Vec::new();
+        for (height, record) in &mut undo[119..140] {
+            // The last byte is one of a script, without which the record cannot be read.
+            of_synced.push((*height, record.clone()));
+            record.pop();
+        }
+        let place = world.place();
+        let source = world.write_source_with(&place, "source", &world.file_order(), &undo);
+        let hints = world.write_hints(&place, world.height());
+        let mut options = world.options(&place, Mode::Full, &hints);
+        options.swiftsync.undo_faults = undo_faults;
+        let due = Due(Blame::Disk, &[]);
+        let sources = [source];
+        let result = try_sync_with(&options, &sources);
+        let text = result.as_ref().map_or_else(ToString::to_string, |_| String::new());
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        assert_due(&due, result, &text);
+        assert_nothing_committed(&place, &text);
+        assert_in_order_succeeds(&place, &sources, &muhash, &text);
+        // The same on a directory that has coins already.
+        let place = synced.copy();
+        let hints = world.write_hints(&place, world.height());
+        let mut options = world.options(&place, Mode::Full, &hints);
+        options.swiftsync.undo_faults = undo_faults;
+        for (height, right) in &of_synced {
+            overwrite_record(&place, &world, *height, right, |record| {
+                *record.last_mut().unwrap() ^= 1;
+            });
+        }
+        let undo_before = std::fs::read(place.network_dir().join("blocks/rev00000.dat")).unwrap();
+        let text = try_reindex_with(&options).unwrap_err().to_string();
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        assert_unchanged(&place, &muhash, &text);
+        let undo_after = std::fs::read(place.network_dir().join("blocks/rev00000.dat")).unwrap();
+        assert!(undo_before == undo_after, "{text}");
+    }
 }

@@ -20,10 +20,7 @@ use super::opened_claim::Unspent;
 use super::plan::SwiftPlan;
 use super::ranges::{Ranges, Turn};
 use super::recent::Recent;
-use super::undo::UndoAt;
-
-/// The most blocks that are put off. Each is read and checked once more at the end.
-const PUT_OFF_MAX: usize = 4096;
+use super::undo::{UndoAt, no_undo};
 
 /// The blocks to work on, and what every thread needs for that.
 pub(super) struct Context<'a> {
@@ -186,19 +183,46 @@ impl<'a> Context<'a> {
         noted
     }
 
-    /// Returns whether a block with this fault is put off: its undo data may be wrong about some
-    /// coins, so the block is checked once the right coins are found. Blocks beyond
-    /// [`PUT_OFF_MAX`] are not.
-    pub fn puts_off(&self, fault: &Fault) -> bool {
-        self.corrects
-            && matches!(fault, Fault::Rule(..) | Fault::Undo { .. })
-            && self.put_off.fetch_add(1, Ordering::Relaxed) < PUT_OFF_MAX
+    /// Returns the fault of a step's block if the block is put off: its undo data may be wrong about
+    /// some coins, so it is checked once the right coins are found.
+    ///
+    /// # Errors
+    /// The block is not put off, for this fault or because too many are
+    /// ([`UndoFaults`](apus_node::options::UndoFaults)).
+    pub fn puts_off(&self, step: usize, fault: Fault) -> Result<Fault, Fault> {
+        let max = self.plan.undo_faults.blocks_max;
+        if !self.corrects || !matches!(fault, Fault::Rule(..) | Fault::Undo { .. }) {
+            return Err(fault);
+        }
+        if self.put_off.fetch_add(1, Ordering::Relaxed) < max {
+            return Ok(fault);
+        }
+        let why = format!(
+            " with which it is valid, nor for {max} other blocks, the most that are checked again"
+        );
+        Err(self.no_undo(step, &why))
     }
 
-    /// Counts `coins` more that a block spends and whose undo data cannot be used. Returns whether
-    /// these are few enough to be found.
-    pub fn can_find(&self, coins: usize) -> bool {
-        self.unknown.fetch_add(coins, Ordering::Relaxed) + coins <= COINS_MAX
+    /// Counts `coins` more that a step's block spends and whose undo data cannot be used.
+    ///
+    /// # Errors
+    /// There are too many to be found.
+    pub fn look_for(&self, step: usize, coins: usize) -> Result<(), Fault> {
+        let max = self.plan.undo_faults.coins_max;
+        if self.unknown.fetch_add(coins, Ordering::Relaxed) + coins <= max {
+            return Ok(());
+        }
+        let why = format!(
+            " that can be used, nor for others: together these blocks spend more than {max} coins, \
+             the most that are looked up in the blocks"
+        );
+        Err(self.no_undo(step, &why))
+    }
+
+    fn no_undo(&self, step: usize, why: &str) -> Fault {
+        let height = self.shared.tree.height(self.plan.steps[step].id);
+        let path = self.plan.undo_copies.path(self.shared, self.plan.undo[step]);
+        no_undo(height, path, why)
     }
 
     /// Returns the fault for a block whose coins no peer sends.
@@ -206,11 +230,6 @@ impl<'a> Context<'a> {
         let id = self.plan.steps[step].id;
         let path = self.plan.undo_copies.path(self.shared, UndoAt::Peers);
         Fault::Undo { id, path, what: "no peer sends the coins that it spends".to_string() }
-    }
-
-    /// Returns whether a block with this fault is put off because no peer sends its coins.
-    pub fn looks_up(&self, fault: &Fault) -> bool {
-        self.plan.looks_up_coins && self.puts_off(fault)
     }
 
     fn given_back(&self) -> MutexGuard<'_, Vec<usize>> {

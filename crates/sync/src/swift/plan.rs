@@ -10,7 +10,7 @@ use apus_node::block::step::Step;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
-use apus_node::options::{AssumeValid, Prune};
+use apus_node::options::{AssumeValid, Prune, UndoFaults};
 use apus_node::pruning::Pruning;
 use apus_node::sources::BlockOrigin;
 use apus_swiftsync::AggregateKind;
@@ -55,6 +55,8 @@ pub struct SwiftPlan {
     pub undo_copies: UndoCopies,
     /// Whether coins that no peer sends are looked up in the blocks at the end.
     pub looks_up_coins: bool,
+    /// How much undo data may be wrong or missing.
+    pub undo_faults: UndoFaults,
     /// The lowest height at which blocks that come from sources or peers are stored; pruning would
     /// delete those below (`--prune`). 0 if nothing is pruned meanwhile.
     pub stored_from: u32,
@@ -103,6 +105,7 @@ impl SwiftPlan {
             undo,
             undo_copies,
             looks_up_coins: false,
+            undo_faults: node.options().swiftsync.undo_faults,
             stored_from,
             stripped_below,
             bip34_matches,

@@ -130,10 +130,11 @@ impl<'a> Worker<'a> {
                 check_with_peers(self.context, step, &mut left, &turn.blocks, self.halt)?
             }
             _ => match validate(self.context, index, &mut left, &mut self.undo) {
-                Err(fault) if self.context.puts_off(&fault) => {
+                Err(fault) => {
+                    let fault = self.context.puts_off(index, fault)?;
                     return self.put_off(index, &mut left, fault);
                 }
-                checked => Some(checked?),
+                Ok(block) => Some(block),
             },
         };
         let Some(block) = checked else { return self.leave(index, &mut left) };
@@ -161,7 +162,8 @@ impl<'a> Worker<'a> {
     /// Stores a block whose coins no peer has sent. If they are to be looked up, it is put off.
     fn leave(&mut self, step: usize, left: &mut Option<Prepared>) -> Result<FinishedBlock, Fault> {
         let lacks = self.context.lacks_coins(step);
-        if !self.halt.load(Relaxed) && self.context.looks_up(&lacks) {
+        if !self.halt.load(Relaxed) && self.context.plan.looks_up_coins {
+            let lacks = self.context.puts_off(step, lacks)?;
             return self.put_off(step, left, lacks);
         }
         let block = left.take().ok_or(lacks)?.block;
@@ -193,10 +195,11 @@ impl<'a> Worker<'a> {
         let (prepared, coins) =
             match plan.undo_copies.check_with(shared, source, left, &mut self.undo, accept) {
                 Ok((prepared, coins)) => (prepared, Some(coins)),
-                Err(Fault::Undo { .. }) => match left.take() {
-                    Some(block) if self.context.can_find(block.external.len()) => (block, None),
-                    _ => return Err(fault),
-                },
+                Err(Fault::Undo { .. }) => {
+                    let block = left.take().ok_or(fault)?;
+                    self.context.look_for(index, block.external.len())?;
+                    (block, None)
+                }
                 Err(other) => return Err(other),
             };
         self.sum_coins(&prepared, coins.as_deref().unwrap_or_default())?;
