@@ -376,8 +376,8 @@ fn wrong_coins_that_all_rules_accept_are_corrected() {
     assert_as_in_order(&place, &options, &Told::default());
 }
 
-/// Such hints are found with the blocks of the first round; the coins that are missing are looked up
-/// in another one.
+/// Such hints are found with the blocks of the first round; the coins that are missing are looked
+/// up in another one.
 #[test]
 fn hints_found_wrong_before_coins_are_looked_up_are_named() {
     let (lacking, _) = coin_server(&Deed { lacks: |height| height == 168, ..HONEST }, Vec::new());

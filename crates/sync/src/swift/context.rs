@@ -183,8 +183,8 @@ impl<'a> Context<'a> {
         noted
     }
 
-    /// Returns the fault of a step's block if the block is put off: its undo data may be wrong about
-    /// some coins, so it is checked once the right coins are found.
+    /// Returns the fault of a step's block if the block is put off: its undo data may be wrong
+    /// about some coins, so it is checked once the right coins are found.
     ///
     /// # Errors
     /// The block is not put off, for this fault or because too many are
