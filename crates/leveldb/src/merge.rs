@@ -22,11 +22,6 @@ const PART_TABLES: u64 = 3;
 const PART_BYTES_MIN: u64 = 4 << 20;
 
 impl Db {
-    /// Returns whether a merge is due, which [`Db::merge`] would do.
-    pub fn merge_pending(&self) -> bool {
-        pick(&self.inner.current(), self.inner.options.level_0_runs_max).is_some()
-    }
-
     /// Merges the newest runs into one if there are too many, and returns whether it did. Readers
     /// and one writer may continue meanwhile.
     ///

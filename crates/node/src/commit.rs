@@ -6,7 +6,8 @@
 //! While blocks connect in order, [`Ledger::wants_commit`] alone decides when to commit; between
 //! commits, [`Ledger::write_index_every`] writes blocks from peers to the index.
 //! The loop of a sync in order also commits at the end, when it is stopped, before it gives up on a
-//! damaged block, and if the disk is full. docs/design.md, section 10, lists everything that is saved, and when.
+//! damaged block, and if the disk is full. docs/design.md, section 10, lists everything that is
+//! saved, and when.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
