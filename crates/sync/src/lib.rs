@@ -26,7 +26,7 @@
 //! | [`saved_work`] | how much work is saved |
 //! | [`unfinished`] | keeps the saved work of interrupted runs from other work |
 //! | [`summary`], [`above_tip`] | the summary of a run, and the blocks that it left unconnected |
-//! | [`first_pruning`] | refuses to begin to prune a full directory unless that is allowed |
+//! | `first_pruning` | refuses to begin to prune a full directory unless that is allowed |
 //! | [`shrink`] | refuses a rebuilt UTXO set that is lower than the one it replaces |
 //!
 //! # A block in a join
