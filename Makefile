@@ -8,7 +8,7 @@ FEATURES ?=
 BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
 # Tests have debug assertions and overflow checks in our own packages alone, and optimise little: most of
 # their time is that of the compiler. The C++ and dependencies stay as they are, and are not built again.
-# The tests themselves are half of what is compiled, and not optimised at all.
+# The integration tests and the benchmarks are not optimised at all.
 OURS := apus apus-bench apus-export $(patsubst %,apus-%,$(notdir $(wildcard crates/* testing/*)))
 COLD := apus apus-bench
 HOT := $(addprefix apus-,hash wire consensus scripts join leveldb swiftsync coins testchain)

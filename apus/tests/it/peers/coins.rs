@@ -207,8 +207,8 @@ fn saves_and_interruptions_change_nothing() {
     }
 }
 
-/// The coins that can be changed so that no other rule notices first.
-fn first(coins: &mut [SpentCoin], change: fn(&mut SpentCoin)) {
+/// Changes the first coin, if there is one.
+fn change_first(coins: &mut [SpentCoin], change: fn(&mut SpentCoin)) {
     if let Some(coin) = coins.first_mut() {
         change(coin);
     }
@@ -227,7 +227,7 @@ fn faults() -> Vec<(&'static str, &'static str, Deed)> {
         ("oversized", "over the limit", payload(|bytes| bytes.resize(4_000_001, 0))),
         ("as large as may be", "bytes follow", payload(|bytes| bytes.resize(4_000_000, 0))),
         ("of another block", "not asked for", payload(|bytes| bytes[0] ^= 1)),
-        ("of the next block", "not asked for", {
+        ("of the block before", "not asked for", {
             payload(|bytes| {
                 let hash = Hash(*bytes.first_chunk().unwrap());
                 let height = chain().height_of(&hash).unwrap() as u32;
@@ -262,10 +262,12 @@ fn faults() -> Vec<(&'static str, &'static str, Deed)> {
             coins(|coins, height| coins.iter_mut().for_each(|coin| coin.height = height))
         }),
         ("of height 0", "height 0", {
-            coins(|coins, _| first(coins, |coin| (coin.height, coin.is_coinbase) = (0, true)))
+            coins(|coins, _| {
+                change_first(coins, |coin| (coin.height, coin.is_coinbase) = (0, true))
+            })
         }),
         ("of the greatest height", "was not asked for", {
-            coins(|coins, _| first(coins, |coin| coin.height = u32::MAX >> 1))
+            coins(|coins, _| change_first(coins, |coin| coin.height = u32::MAX >> 1))
         }),
         ("a script of no known form", "unknown form", {
             payload(|bytes| {
@@ -275,16 +277,16 @@ fn faults() -> Vec<(&'static str, &'static str, Deed)> {
             })
         }),
         ("a script of more than 10,000 bytes", "more than 10,000 bytes", {
-            coins(|coins, _| first(coins, |coin| coin.script = vec![0x51; 10_001]))
+            coins(|coins, _| change_first(coins, |coin| coin.script = vec![0x51; 10_001]))
         }),
         ("a script that nobody can spend", "the block is invalid", {
-            coins(|coins, _| first(coins, |coin| coin.script = vec![0x6a]))
+            coins(|coins, _| change_first(coins, |coin| coin.script = vec![0x6a]))
         }),
         ("of nothing", "bad-txns-in-belowout", {
             coins(|coins, _| coins.iter_mut().for_each(|coin| coin.amount = 0))
         }),
         ("more than there is money", "bad-txns-inputvalues-outofrange", {
-            coins(|coins, _| first(coins, |coin| coin.amount = 21_000_000 * 100_000_000 + 1))
+            coins(|coins, _| change_first(coins, |coin| coin.amount = 21_000_000 * 100_000_000 + 1))
         }),
         ("a young coinbase", "bad-txns-premature-spend-of-coinbase", {
             coins(|coins, height| {
