@@ -1,6 +1,6 @@
 //! Prints nanoseconds per signature, by kernel and kind, beside libsecp256k1 in the same run. With
 //! names of kernels (Avx512, AvxIfma, Avx2Doubles, Avx2, Neon, Library, Portable) as arguments, it
-//! measures only those.
+//! measures only those; `--features testing` has all of them.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use crate::doubles::ladder::DoublesLadder;
 use crate::known;
 use crate::ladder::Ladder;
+use crate::vector::Op;
 #[cfg(target_arch = "aarch64")]
 use crate::vector::neon;
-use crate::vector::{Op, portable};
+#[cfg(any(test, feature = "testing"))]
+use crate::vector::portable;
 #[cfg(target_arch = "x86_64")]
 use crate::vector::{
     avx2, avx512,
@@ -23,8 +25,8 @@ use crate::work::Work;
 pub enum Kernel {
     /// Eight lanes with AVX-512 IFMA, the instructions for products of 52 bits.
     Avx512,
-    /// Eight lanes with AVX-IFMA, the same instructions in registers of half the size. Processors
-    /// with AVX-512 IFMA run it too.
+    /// Eight lanes with AVX-IFMA, the same instructions in registers of half the size. With the
+    /// feature `testing`, processors with AVX-512 IFMA run it too.
     AvxIfma,
     /// Eight lanes with AVX2, and products of 52 bits by multiplications in double precision (FMA).
     Avx2,
@@ -32,7 +34,7 @@ pub enum Kernel {
     Avx2Doubles,
     /// Eight lanes with NEON of ARM, and products by multiplications in double precision (FMA).
     Neon,
-    /// Eight lanes in plain Rust. Slow: a reference for testing the others.
+    /// Eight lanes in plain Rust, with the feature `testing`. Slow: a reference for the others.
     Portable,
     /// libsecp256k1, one signature after another.
     Library,
@@ -118,18 +120,24 @@ impl Kernel {
             Self::Avx512 => avx512::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
             Self::AvxIfma => {
-                avx2::detect::<AvxIfma>().is_some() || avx2::detect::<Avx512Ifma>().is_some()
+                avx2::detect::<AvxIfma>().is_some()
+                    || cfg!(any(test, feature = "testing"))
+                        && avx2::detect::<Avx512Ifma>().is_some()
             }
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 | Self::Avx2Doubles => avx2::detect::<Fma>().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx512 | Self::AvxIfma | Self::Avx2 | Self::Avx2Doubles => false,
             Self::Neon => cfg!(target_arch = "aarch64"),
-            Self::Portable | Self::Library => true,
+            Self::Portable => cfg!(any(test, feature = "testing")),
+            Self::Library => true,
         }
     }
 
-    /// Runs a computation with the kernel's vectors, or with portable ones if it has none.
+    /// Runs a computation with the kernel's vectors.
+    ///
+    /// # Panics
+    /// It has none, or the processor lacks them.
     pub(crate) fn run<O: Op>(self, op: O) -> O::Output {
         #[cfg(target_arch = "x86_64")]
         match self {
@@ -142,6 +150,7 @@ impl Kernel {
                 if let Some(proof) = avx2::detect::<AvxIfma>() {
                     return avx2::dispatch(proof, op);
                 }
+                #[cfg(any(test, feature = "testing"))]
                 if let Some(proof) = avx2::detect::<Avx512Ifma>() {
                     return avx2::dispatch(proof, op);
                 }
@@ -157,7 +166,12 @@ impl Kernel {
         if self == Self::Neon {
             return neon::dispatch(op);
         }
-        portable::dispatch(op)
+        #[cfg(any(test, feature = "testing"))]
+        if self == Self::Portable {
+            return portable::dispatch(op);
+        }
+        let _ = op;
+        panic!("no vectors {}", self.words())
     }
 
     /// Computes the multiples of the keys.

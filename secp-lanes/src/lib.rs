@@ -56,5 +56,8 @@ mod work;
 pub use batch::{Batch, CHUNK, Options, Verdict};
 pub use kernel::{Kernel, Unusable};
 
+// Tests of verdicts are compiled outside the crate, too.
+#[cfg(test)]
+extern crate self as secp_lanes;
 #[cfg(test)]
 mod tests;

@@ -112,7 +112,7 @@ pub struct ConnectArgs {
     dbcache: Option<usize>,
     /// A setting for tests and benchmarks; may be given many times: joindepth=N (the number of
     /// blocks below the best header at which a join ends), aggregate=muhash (the hash of
-    /// SwiftSync's sums), kernel=avx512|avx-ifma|avx2-doubles|avx2|neon|portable|library (the
+    /// SwiftSync's sums), kernel=avx512|avx-ifma|avx2-doubles|avx2|neon|library (the
     /// code that verifies signatures together).
     #[arg(long, value_name = "KEY=VALUE", hide = true)]
     testing: Vec<String>,

@@ -210,7 +210,7 @@ fn a_saved_difference_leaves_all_scripts_to_cores_engine() {
     std::fs::create_dir_all(place.network_dir()).unwrap();
     std::fs::write(&path, "{}").unwrap();
     let sync = ["sync", "--from", source.to_str().unwrap()];
-    let both = ["--assumevalid", "0", "--script-engine", "both", "--testing", "kernel=portable"];
+    let both = ["--assumevalid", "0", "--script-engine", "both", "--testing", "kernel=library"];
     let output = apus(&place, &[&sync[..], &both].concat());
     let remedy = "run `apus reindex`";
     assert_ends(&output, 0, &["Warning: ", path.to_str().unwrap(), remedy]);

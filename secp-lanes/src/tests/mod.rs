@@ -5,6 +5,22 @@ mod doubles;
 mod encodings;
 mod tables;
 
+/// The tests of verdicts, with the kernels that only tests have.
+#[path = "../../tests/it"]
+mod verdicts {
+    mod common;
+    mod differential;
+    mod exceptional;
+    mod vectors;
+
+    use crate::Kernel;
+
+    fn kernels() -> Vec<Kernel> {
+        let all = [Kernel::AvxIfma, Kernel::Portable];
+        all.into_iter().filter(|kernel| kernel.is_supported()).collect()
+    }
+}
+
 use num_bigint::BigUint;
 
 use crate::kernel::Kernel;

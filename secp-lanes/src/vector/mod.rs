@@ -41,6 +41,7 @@ pub mod fma;
 pub mod ifma;
 #[cfg(target_arch = "aarch64")]
 pub mod neon;
+#[cfg(any(test, feature = "testing"))]
 pub mod portable;
 
 use crate::group::GROUP;

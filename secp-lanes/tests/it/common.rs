@@ -47,12 +47,6 @@ pub fn rounds(default: usize) -> usize {
     default.saturating_mul(factor.max(1))
 }
 
-/// The kernels with lanes that this processor has.
-pub fn kernels() -> Vec<Kernel> {
-    let all = Kernel::ALL.into_iter().filter(|kernel| *kernel != Kernel::Library);
-    all.filter(|kernel| kernel.is_supported()).collect()
-}
-
 pub fn batch(kernel: Kernel) -> Batch {
     let batch = Batch::new(Options { kernel: Some(kernel), ..Options::default() });
     assert_eq!(batch.kernel(), kernel);

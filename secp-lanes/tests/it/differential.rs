@@ -1,6 +1,7 @@
 //! Random signatures, valid and spoiled, compared with libsecp256k1.
 
-use super::common::{Check, Random, batch, cheap::Pool, compare, kernels, rounds};
+use super::common::{Check, Random, batch, cheap::Pool, compare, rounds};
+use super::kernels;
 use secp_lanes::{Batch, CHUNK, Kernel, Options, Verdict};
 
 /// The portable kernel is 50 times as slow as the others.

