@@ -6,26 +6,25 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # What the program is to have besides: FEATURES=export.
 FEATURES ?=
 BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
-# Tests have debug assertions and overflow checks in our own packages alone, and optimise little: most of
-# their time is that of the compiler. The C++ and dependencies stay as they are, and are not built again.
-# The integration tests and the benchmarks are not optimised at all.
+# Tests have debug assertions and overflow checks in our own packages alone, of which most are not optimised:
+# compiling them would take longer than the tests. The C++ and dependencies stay as they are, and are not
+# built again.
 OURS := apus apus-bench apus-export $(patsubst %,apus-%,$(notdir $(wildcard crates/* testing/*)))
-COLD := apus apus-bench
 HOT := $(addprefix apus-,hash wire consensus scripts join leveldb swiftsync coins testchain)
+WARM := $(addprefix apus-,disk store chain indexes host node shard)
 CHECKED := $(foreach package,$(OURS),\
 	--config profile.release.package.$(package).debug-assertions=true \
 	--config profile.release.package.$(package).overflow-checks=true \
 	--config profile.release.package.$(package).debug=0 \
-	--config profile.release.package.$(package).opt-level=$(if $(filter $(package),$(HOT)),2,$(if $(filter $(package),$(COLD)),0,1)))
+	--config profile.release.package.$(package).opt-level=$(if $(filter $(package),$(HOT)),2,$(if $(filter $(package),$(WARM)),1,0)))
 # Core's engine is compiled with debug data, which takes a third of that time, and 150 MB in each build
 # directory. This option makes GCC leave it out. Looked up after `setup`, which may install GCC.
 GIVEN_CXXFLAGS := $(CXXFLAGS)
 export CXXFLAGS = $(strip $(GIVEN_CXXFLAGS) $(shell \
 	$(CXX) -gtoggle -Werror -fsyntax-only -x c++ /dev/null 2>/dev/null && echo -gtoggle))
 # Programs for tests lie in a directory of their own, so that target/release/apus stays
-# what `make build` made. Everything else, the C++ above all, is shared. Tests are built
-# incrementally: a quick build after a change is worth more there than a fast program.
-APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
+# what `make build` made. Everything else, the C++ above all, is shared.
+APART := env CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
 .PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge clients lint deny check msrv bench build dist \
 	release test-release test-deb test-container test-contrib test-slurm crates fuzz wheel test-python bench-python setup help

@@ -6,3 +6,5 @@ set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 # Only headers of Boost are used, and these are the same for every processor.
 file(GLOB Boost_DIR /usr/lib/*/cmake/Boost-*)
 list(GET Boost_DIR 0 Boost_DIR)
+
+include("${CMAKE_CURRENT_LIST_DIR}/core.cmake")

@@ -80,6 +80,19 @@ const COMMANDS: [&[&str]; 12] = [
     &["init", "--lan=0"],
 ];
 
+/// The address space that the program asks for, in MiB.
+const ADDRESS_SPACE_MIN: u64 = 96;
+
+/// Returns the least address space in which the system starts the program, in MiB.
+fn least_address_space(place: &Place) -> u64 {
+    // 127: the system could not map its code or its libraries.
+    let starts = |mib: &u64| {
+        let output = limited(&format!("--as={}", mib << 20), place, &["sync", "--help"]);
+        output.status.code().is_some_and(|code| code != 127)
+    };
+    (8..ADDRESS_SPACE_MIN).find(starts).expect("the program starts in less than it asks for")
+}
+
 /// Runs each command with each limit. What ends with an error must name what to do.
 fn assert_named(limits: &[&str], words: &[&str], begun: &Place) {
     for limit in limits {
@@ -114,8 +127,11 @@ fn each_limit_is_named() {
     assert_named(&["--nofile=8", "--nofile=14"], &["allow more open files (ulimit -n"], &place);
     assert_named(&["--fsize=8192"], &["allow larger files (ulimit -f"], &place);
     assert_named(&["--stack=65536"], &[], &place);
-    let addresses = ["--as=46080000", "--as=61440000", "--as=81920000", "--as=100000000"];
-    assert_named(&addresses, &["allow more memory (ulimit -v"], &place);
+    let least = least_address_space(&place);
+    for mib in [least, (least + ADDRESS_SPACE_MIN) / 2, ADDRESS_SPACE_MIN - 1] {
+        let addresses = format!("--as={}", mib << 20);
+        assert_named(&[&addresses], &["allow more memory (ulimit -v"], &place);
+    }
     // A soft limit is raised.
     let sync = ["sync", "--connect=0", "--par=8", "--from=blocks.dat", "--method=join"];
     assert_ends(&limited("--nofile=16:", &place, &sync), 0, &[]);
