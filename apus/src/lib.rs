@@ -64,8 +64,8 @@ pub use apus_progress::{
 };
 pub use apus_swiftsync::{AggregateKind, Format, Hints, HintsError, Numbering};
 pub use apus_sync::{
-    ChosenMethod, HintsFile, JoinPass, SavedBlocks, SavedJoin, Summary, reindex, reindex_files,
-    sync,
+    ChosenMethod, HintsFile, JoinPass, SavedBlocks, SavedJoin, SavedSync, Summary, reindex,
+    reindex_files, sync,
 };
 #[cfg(feature = "export")]
 pub use apus_tables::{Destination, Export, ExportTable, Exported, export};

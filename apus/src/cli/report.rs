@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use apus_host::MemoryInUse;
 use apus_node::{NotChecked, RuleGroup};
 use apus_progress::{Pruned, ScriptCounts};
-use apus_sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, Summary};
+use apus_sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, SavedSync, Summary};
 use secp_lanes::Kernel;
 
 use super::numbers::{precise, thousands};
@@ -82,7 +82,8 @@ fn warnings(summary: &Summary) -> Table {
         table.warn("undo data", missing);
     }
     // A SwiftSync under way has no chain yet whose blocks could be counted.
-    if let (None, Some(pruned)) = (summary.saved, &summary.pruned) {
+    let swiftsync = summary.saved.and_then(SavedSync::swiftsync);
+    if let (None, Some(pruned)) = (swiftsync, &summary.pruned) {
         table.warn("pruned", pruned_text(pruned));
     }
     let above = summary.above_tip.filter(|_| !summary.interrupted);
@@ -94,15 +95,18 @@ fn warnings(summary: &Summary) -> Table {
 
 /// Returns the first line of the report: the height or the work that the run has reached.
 pub fn outcome(summary: &Summary) -> String {
-    if let Some(saved) = summary.saved {
-        return format!(
-            "Interrupted: {} of {} blocks of SwiftSync are done and saved",
-            thousands(saved.done.into()),
-            thousands(saved.total.into())
-        );
-    }
-    if let Some(saved) = &summary.saved_join {
-        return format!("Interrupted: a join, {}", join_words(saved));
+    match &summary.saved {
+        Some(SavedSync::SwiftSync(saved)) => {
+            return format!(
+                "Interrupted: {} of {} blocks of SwiftSync are done and saved",
+                thousands(saved.done.into()),
+                thousands(saved.total.into())
+            );
+        }
+        Some(SavedSync::Join(saved)) => {
+            return format!("Interrupted: a join, {}", join_words(saved));
+        }
+        None => {}
     }
     let what = if summary.interrupted {
         "Interrupted, saved"
@@ -143,7 +147,7 @@ fn work(summary: &Summary, table: &mut Table) {
     // Matching and checking spends of a join reads no new blocks.
     let nothing = if counts.blocks > 0 {
         None
-    } else if summary.saved_join.is_some() {
+    } else if summary.saved.and_then(SavedSync::join).is_some() {
         Some("no other block read")
     } else if summary.chosen.is_none() && *disconnected == 0 {
         Some("no block connected or disconnected")
@@ -267,9 +271,8 @@ fn words(rule: RuleGroup) -> &'static str {
 
 /// Says what bitcoind cannot do where blocks lack undo data, and how to write it.
 fn undo_missing(summary: &Summary) -> Option<String> {
-    let is_saved = summary.saved.is_some() || summary.saved_join.is_some();
     let pruned_from = summary.pruned.map_or(1, |pruned| pruned.blocks_from);
-    if summary.undo_from <= 1 || is_saved || pruned_from >= summary.undo_from {
+    if summary.undo_from <= 1 || summary.saved.is_some() || pruned_from >= summary.undo_from {
         return None;
     }
     let remedy = match pruned_from {
@@ -333,7 +336,11 @@ mod tests {
     use super::*;
     use crate::cli::report_json::summary_json;
 
-    fn interrupted(saved: Option<SavedBlocks>) -> Summary {
+    fn swiftsync(done: u32, total: u32) -> Option<SavedSync> {
+        Some(SavedSync::SwiftSync(SavedBlocks { done, total }))
+    }
+
+    fn interrupted(saved: Option<SavedSync>) -> Summary {
         Summary {
             height: 0,
             best_block: Hash::ZERO,
@@ -350,7 +357,6 @@ mod tests {
             peak_memory: 0,
             interrupted: true,
             saved,
-            saved_join: None,
             checked: Checked::default(),
             undo_from: 1,
             pruned: None,
@@ -450,11 +456,11 @@ mod tests {
     #[test]
     fn an_interrupted_swiftsync_says_what_is_kept() {
         let unseen = MemoryInUse::default();
-        let found = text(&interrupted(Some(SavedBlocks { done: 1200, total: 14131 })));
+        let found = text(&interrupted(swiftsync(1_200, 14_131)));
         let first = "Interrupted: 1,200 of 14,131 blocks of SwiftSync are done and saved\n";
         assert!(found.starts_with(first), "{found}");
         assert!(!found.contains("height 0") && found.ends_with("\nNext: the next step"), "{found}");
-        let json = summary_json(&interrupted(Some(SavedBlocks { done: 7, total: 9 })), unseen);
+        let json = summary_json(&interrupted(swiftsync(7, 9)), unseen);
         assert!(json.contains(r#""swiftsync_saved":{"blocks":7,"of":9}"#), "{json}");
         let found = text(&interrupted(None));
         assert!(found.starts_with("Interrupted, saved: height 0"), "{found}");
@@ -470,7 +476,7 @@ mod tests {
         ] {
             let words = words.replacen(',', " of 3,", 1);
             let saved = SavedJoin { pass, blocks_read, blocks_checked, total: 14_131 };
-            let summary = Summary { saved_join: Some(saved), ..interrupted(None) };
+            let summary = interrupted(Some(SavedSync::Join(saved)));
             let found = text(&summary);
             let first = format!("Interrupted: a join, in pass {words} and saved\n");
             assert!(found.starts_with(&first), "{found}");

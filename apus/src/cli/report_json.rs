@@ -4,7 +4,7 @@ use apus_host::MemoryInUse;
 use apus_node::{Checked, ScriptDifference};
 use apus_peers::PeerReport;
 use apus_progress::{Pruned, Refusal, STALLS, ScriptCounts, Waits};
-use apus_sync::{AboveTip, SavedJoin, Summary};
+use apus_sync::{AboveTip, SavedJoin, SavedSync, Summary};
 use secp_lanes::Kernel;
 use serde::Serialize;
 
@@ -233,8 +233,9 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         interrupted: summary.interrupted,
         swiftsync_saved: summary
             .saved
+            .and_then(SavedSync::swiftsync)
             .map(|saved| SavedJson { blocks: saved.done, of: saved.total }),
-        join_saved: summary.saved_join.as_ref().map(JoinJson::of),
+        join_saved: summary.saved.and_then(SavedSync::join).map(|saved| JoinJson::of(&saved)),
         checked: checked_json(&summary.checked),
         undo_from: summary.undo_from,
         pruned: summary.pruned.as_ref().map(PrunedJson::of),

@@ -61,7 +61,7 @@ fn an_interrupted_join_is_named_and_carried_on() {
     for phase in [Phase::JoinReading, Phase::JoinMatching, Phase::JoinChecking] {
         let place = Place::new(Chain::Regtest);
         let summary = stop_in(&options(&place, None), phase);
-        let saved = summary.saved_join.expect("it says what is saved");
+        let saved = summary.saved.and_then(sync::SavedSync::join).expect("it says what is saved");
         assert!(summary.interrupted && saved.total == 206 && saved.blocks_read > 0, "{saved:?}");
         assert!(summary.counts.blocks > 0 && summary.height == 0, "{:?}", summary.counts);
         let status = tools::status(&place.options()).unwrap();
@@ -75,7 +75,7 @@ fn an_interrupted_join_is_named_and_carried_on() {
         let summary = finish(&auto);
         let chosen = summary.chosen.unwrap();
         assert_eq!(chosen.method, Method::Join, "{}", chosen.why);
-        assert_eq!((summary.height, summary.saved_join), (206, None));
+        assert_eq!((summary.height, summary.saved), (206, None));
         assert_eq!(place.muhash().0, expected());
         assert!(!place.network_dir().join("join").exists());
     }
@@ -90,7 +90,9 @@ fn data_directories_may_share_a_place_for_temporary_files() {
     std::fs::create_dir(spill.join("join")).unwrap();
     std::fs::write(spill.join("join/mine"), "a file of the user").unwrap();
     for place in [&one, &other] {
-        let saved = stop_in(&options(place, Some(&spill)), Phase::JoinReading).saved_join;
+        let saved = stop_in(&options(place, Some(&spill)), Phase::JoinReading)
+            .saved
+            .and_then(sync::SavedSync::join);
         assert!(saved.is_some());
     }
     assert_eq!(entries(&spill).len(), 3, "{:?}", entries(&spill));
@@ -128,7 +130,9 @@ fn an_interrupted_join_without_its_block_files_is_not_given_up() {
     // On a busy machine all blocks may be read before the request is seen.
     let stopped = (0..30).find_map(|_| {
         let place = Place::new(Chain::Regtest);
-        let saved = stop_in(&options(&place, None), Phase::JoinReading).saved_join?;
+        let saved = stop_in(&options(&place, None), Phase::JoinReading)
+            .saved
+            .and_then(sync::SavedSync::join)?;
         (saved.blocks_read < saved.total).then_some((place, saved))
     });
     let (place, saved) = stopped.expect("it can be asked to stop");

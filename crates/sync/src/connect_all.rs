@@ -11,7 +11,7 @@ use super::claim::Claim;
 use super::in_order::activate::{Goal, activate, activate_best_chain, return_to_fork};
 use super::join::build::Joined;
 use super::method::{ChosenMethod, choose};
-use super::saved_work::SavedBlocks;
+use super::saved_work::SavedSync;
 use super::{join, swift};
 
 /// Number of joins that may end below a damaged or invalid block before all other blocks are
@@ -23,8 +23,8 @@ const JOINS_BELOW_MAX: u32 = 2;
 pub struct Course {
     /// The method chosen for the first blocks, and the reason for it.
     pub chosen: Option<ChosenMethod>,
-    /// The saved blocks of an interrupted SwiftSync.
-    pub saved: Option<SavedBlocks>,
+    /// What an interrupted SwiftSync has saved.
+    pub saved: Option<SavedSync>,
     /// Bytes that joins have written to temporary files; `None` if there was no join.
     pub spilled_bytes: Option<u64>,
     /// Sum of all unspent outputs, in satoshi, if one join has connected all blocks.
@@ -66,7 +66,8 @@ pub fn connect_all(
             let claim = claim.expect("SwiftSync is chosen for a claim");
             let built = swift::build::build(node, claim, watch);
             if matches!(built, Err(SyncError::Stopped)) {
-                course.saved = Some(swift::build::saved_blocks(node, claim)?);
+                let blocks = swift::build::saved_blocks(node, claim)?;
+                course.saved = Some(SavedSync::SwiftSync(blocks));
             }
             built?;
             if node.tip() != before {

@@ -111,7 +111,7 @@ pub use join::rewrite_join_progress;
 pub use method::ChosenMethod;
 pub use reindex::{reindex, reindex_files, reindex_files_on, reindex_on};
 pub use run::{sync, sync_on};
-pub use saved_work::{JoinPass, SavedBlocks, SavedJoin};
+pub use saved_work::{JoinPass, SavedBlocks, SavedJoin, SavedSync};
 pub use summary::Summary;
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
 pub use verify::{Damage, DamageList, Incomplete, LevelReport, Verified, Verify};

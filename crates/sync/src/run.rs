@@ -40,6 +40,7 @@ use super::ending::Ending;
 use super::in_order::side::store_side_branches;
 use super::indexing::{end_in_place, index};
 use super::plan::{Found, SyncPlan, nothing_to_sync};
+use super::saved_work::SavedSync;
 use super::start_check::{check_mended, check_on_start};
 use super::summary::Summary;
 use super::unfinished::open_node;
@@ -462,20 +463,19 @@ pub(crate) fn connect(
         }
     };
     let may_carry_on = claim.is_none() && node.options().method != Some(Method::InOrder);
-    let saved_join = if interrupted && may_carry_on {
-        join::directory::unfinished(node.dir().disk(), node.options())?
-    } else {
-        None
-    };
     let Course { chosen, mut saved, spilled_bytes, .. } = course;
+    if interrupted && may_carry_on {
+        let join = join::directory::unfinished(node.dir().disk(), node.options())?;
+        saved = join.map(SavedSync::Join);
+    }
     if let Some(claim) = claim.filter(|_| chosen.is_none())
         && !swift::build::is_past(node, claim)
     {
-        saved = Some(swift::build::saved_blocks(node, claim)?);
+        saved = Some(SavedSync::SwiftSync(swift::build::saved_blocks(node, claim)?));
     }
     let above_tip = Some(above_tip(node));
     let summary = summary(node, started, interrupted);
-    Ok(Summary { saved_join, above_tip, chosen, saved, spilled_bytes, ..summary })
+    Ok(Summary { above_tip, chosen, saved, spilled_bytes, ..summary })
 }
 
 /// Connects the best chain, stores side branches, and merges the tables.
@@ -528,7 +528,6 @@ pub fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary 
         peak_memory: resources::peak_memory(),
         interrupted,
         saved: None,
-        saved_join: None,
         checked: node.ledger().done.checked.clone(),
         undo_from: node.ledger().undo_from(),
         pruned: node.ledger().pruned(node.files()),

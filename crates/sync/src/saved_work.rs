@@ -1,5 +1,30 @@
 //! How much work an interrupted sync has saved, for the next run to continue from.
 
+/// What an interrupted sync has saved; none of its coins is in the UTXO set yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SavedSync {
+    SwiftSync(SavedBlocks),
+    Join(SavedJoin),
+}
+
+impl SavedSync {
+    /// Returns what a SwiftSync has saved.
+    pub fn swiftsync(self) -> Option<SavedBlocks> {
+        match self {
+            Self::SwiftSync(saved) => Some(saved),
+            Self::Join(_) => None,
+        }
+    }
+
+    /// Returns what a join has saved.
+    pub fn join(self) -> Option<SavedJoin> {
+        match self {
+            Self::SwiftSync(_) => None,
+            Self::Join(saved) => Some(saved),
+        }
+    }
+}
+
 /// How much of an interrupted SwiftSync is saved for the next run to continue from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SavedBlocks {

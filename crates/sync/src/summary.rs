@@ -13,7 +13,7 @@ use apus_progress::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates
 
 use super::above_tip::AboveTip;
 use super::method::ChosenMethod;
-use super::saved_work::{SavedBlocks, SavedJoin};
+use super::saved_work::SavedSync;
 
 /// The summary of a sync.
 #[derive(Clone, Debug)]
@@ -49,10 +49,8 @@ pub struct Summary {
     pub peak_memory: u64,
     /// Whether the run was asked to stop before the end.
     pub interrupted: bool,
-    /// The saved blocks of an interrupted SwiftSync; none of their coins is in the UTXO set yet.
-    pub saved: Option<SavedBlocks>,
-    /// The saved work of an interrupted join; none of its coins is in the UTXO set yet.
-    pub saved_join: Option<SavedJoin>,
+    /// What an interrupted SwiftSync or join has saved.
+    pub saved: Option<SavedSync>,
     /// The rules that were not checked for the blocks of this run.
     pub checked: Checked,
     /// The lowest height from which every stored block of the active chain has undo data; 1 if all
@@ -81,8 +79,8 @@ pub struct Summary {
 impl Summary {
     /// Returns whether no block is connected, in this run or before, since blocks were refused.
     pub fn connects_nothing(&self) -> bool {
-        let is_saved = self.saved.is_some() || self.saved_join.is_some();
-        self.height == 0 && self.counts.blocks == 0 && !self.refusals.is_empty() && !is_saved
+        let is_idle = self.counts.blocks == 0 && self.saved.is_none();
+        self.height == 0 && is_idle && !self.refusals.is_empty()
     }
 
     /// Returns the summary of this run and later ones: method and spilled bytes of this run,

@@ -373,7 +373,7 @@ fn a_block_that_changes_within_a_join_is_replaced() {
     let stop = AtomicBool::new(false);
     let until = StopWhen(&stop, |seen: &Progress| seen.phase == Phase::JoinMatching);
     let stopped = sync::sync(&options, &good, Watch::new(&until, &stop)).unwrap();
-    assert!(stopped.saved_join.is_some());
+    assert!(stopped.saved.and_then(sync::SavedSync::join).is_some());
     let synced = Synced { place, blocks, good: good[0].clone(), set: Default::default() };
     // What the coinbase's witness has is used in the first pass alone.
     let parsed: bitcoin::Block = deserialize(&synced.blocks[150]).unwrap();

@@ -324,7 +324,7 @@ fn a_swiftsync_from_files_goes_on_where_it_was_stopped() {
     let sources = [source];
     let first = sync::sync_on(&Run::on(&held, &options), &sources, Watch::new(&watch, &watch.stop))
         .unwrap();
-    let saved = first.saved.expect("it is stopped in time");
+    let saved = first.saved.and_then(sync::SavedSync::swiftsync).expect("it is stopped in time");
     assert!(saved.done > 20, "{}", saved.done);
     assert_core_opens_at(&place, 299);
     let second = run(&options, &sources).0.unwrap();

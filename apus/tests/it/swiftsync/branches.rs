@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use apus_swiftsync::{Format, Numbering};
+use apus_sync::SavedSync;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Chain};
 
@@ -176,7 +177,7 @@ fn interrupted_it_carries_on_with_the_branch_that_it_was_at() {
         summary.interrupted.then_some((place, options, sources, summary))
     });
     let (place, options, sources, summary) = interrupted.expect("it can be asked to stop");
-    let saved = summary.saved.expect("it says what is saved");
+    let saved = summary.saved.and_then(SavedSync::swiftsync).expect("it says what is saved");
     assert!(saved.done > 0 && saved.total == world.height(), "{saved:?}");
     let rest = StopSoon::new(usize::MAX);
     let summary = rest.run(&options, &sources).unwrap();

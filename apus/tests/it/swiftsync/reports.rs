@@ -8,6 +8,7 @@ use super::stop::StopSoon;
 use crate::support::judge::Judge;
 use crate::support::swift::{MODES, Mode, World, small_chain};
 use apus_progress::Watch;
+use apus_sync::SavedSync;
 
 #[test]
 fn it_says_what_was_not_checked_and_which_undo_data_is_missing() {
@@ -98,11 +99,14 @@ fn interrupted_it_says_what_is_saved() {
             let options = world.options(&place, mode, &hints);
             let summary = StopSoon::new(1).run(&options, &sources).unwrap();
             // On a busy machine all blocks may be done before the request is seen.
-            let is_whole = summary.saved.is_some_and(|saved| saved.done == saved.total);
+            let is_whole = summary
+                .saved
+                .and_then(SavedSync::swiftsync)
+                .is_some_and(|saved| saved.done == saved.total);
             (summary.interrupted && !is_whole).then_some((place, options, sources, summary))
         });
         let (_place, options, sources, summary) = interrupted.expect("it can be asked to stop");
-        let saved = summary.saved.expect("it says what is saved");
+        let saved = summary.saved.and_then(SavedSync::swiftsync).expect("it says what is saved");
         assert_eq!(saved.total, world.height(), "{mode:?}");
         assert!(saved.done > 0, "{mode:?}: {saved:?}");
         // A run that is asked to stop before it has begun reports the same.
@@ -111,7 +115,7 @@ fn interrupted_it_says_what_is_saved() {
             apus_sync::sync(&options, &sources, Watch::new(&apus_progress::Unobserved, &stop))
                 .unwrap();
         assert!(again.interrupted, "{mode:?}");
-        assert_eq!(again.saved, Some(saved), "{mode:?}");
+        assert_eq!(again.saved.and_then(SavedSync::swiftsync), Some(saved), "{mode:?}");
         let whole = StopSoon::new(usize::MAX).run(&options, &sources).unwrap();
         assert_eq!((whole.best_block, whole.saved), (world.tip(), None), "{mode:?}");
     }
