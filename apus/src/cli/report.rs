@@ -82,8 +82,8 @@ fn warnings(summary: &Summary) -> Table {
         table.warn("undo data", missing);
     }
     // A SwiftSync under way has no chain yet whose blocks could be counted.
-    let swiftsync = summary.saved.and_then(SavedSync::swiftsync);
-    if let (None, Some(pruned)) = (swiftsync, &summary.pruned) {
+    let is_swiftsync = matches!(summary.saved, Some(SavedSync::SwiftSync(_)));
+    if let Some(pruned) = summary.pruned.as_ref().filter(|_| !is_swiftsync) {
         table.warn("pruned", pruned_text(pruned));
     }
     let above = summary.above_tip.filter(|_| !summary.interrupted);
@@ -147,7 +147,7 @@ fn work(summary: &Summary, table: &mut Table) {
     // Matching and checking spends of a join reads no new blocks.
     let nothing = if counts.blocks > 0 {
         None
-    } else if summary.saved.and_then(SavedSync::join).is_some() {
+    } else if matches!(summary.saved, Some(SavedSync::Join(_))) {
         Some("no other block read")
     } else if summary.chosen.is_none() && *disconnected == 0 {
         Some("no block connected or disconnected")
