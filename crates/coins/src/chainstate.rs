@@ -25,6 +25,9 @@ const OLD_COINS: &[u8] = b"c";
 /// The number of newest runs at which merging begins: twice as many as in LevelDB. A lookup checks
 /// the filter of each, in a batch with others, which costs less than rewriting coins once more.
 const NEWEST_RUNS_MAX: usize = 2 * LEVEL_0_RUNS_MAX;
+/// The number of newest runs at which a write waits for the merge that is under way, so that
+/// look-ups do not become slower and slower.
+const NEWEST_RUNS_WAIT: usize = 3 * NEWEST_RUNS_MAX;
 /// The minimum number of changes for each writing thread: for fewer, one more thread is not worth
 /// one more table.
 const WRITE_PART_COINS_MIN: usize = 50_000;
@@ -144,6 +147,7 @@ impl Chainstate {
         best_block: &Hash,
         report: OnShare,
     ) -> Result<()> {
+        self.db.wait_for_merge(NEWEST_RUNS_WAIT);
         let run = self.db.new_run()?;
         let threads_max = changes.len() / WRITE_PART_COINS_MIN;
         let parts = changes.split(threads_max.clamp(1, 2 * rayon::current_num_threads()));

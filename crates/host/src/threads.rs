@@ -9,17 +9,25 @@ use std::time::Duration;
 use apus_disk::StoreError;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 
-/// Creates the pool of threads for loops over much data: commits, merges, statistics. They sleep
-/// while blocks are connected, which has threads of its own (`in_order/pipeline.rs`).
+/// Creates the pool of threads for loops over much data: commits, merges, statistics. While blocks
+/// are connected, which has threads of its own (`in_order/pipeline.rs`), it only writes commits.
 ///
 /// # Errors
 /// The system refuses to start the threads.
 pub fn pool(threads: usize) -> Result<rayon::ThreadPool, StoreError> {
+    named_pool("apus-pool", threads)
+}
+
+/// Creates a pool of threads whose names begin with `name`.
+///
+/// # Errors
+/// The system refuses to start the threads.
+pub fn named_pool(name: &'static str, threads: usize) -> Result<rayon::ThreadPool, StoreError> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
-        .thread_name(|number| format!("apus-pool-{number}"))
+        .thread_name(move |number| format!("{name}-{number}"))
         .build()
-        .map_err(|error| refused("apus-pool", io::Error::other(error)))
+        .map_err(|error| refused(name, io::Error::other(error)))
 }
 
 /// Starts the pool in which the loops of other crates run that are given no [`pool`], with a thread

@@ -37,10 +37,15 @@ pub(super) struct DueMerge {
     pub level: usize,
 }
 
+/// Returns the number of runs in level 0.
+pub(super) fn newest_runs(version: &Version) -> usize {
+    version.runs.iter().take_while(|run| run.level == 0).count()
+}
+
 /// Returns the merge that is due once there are `runs_max` runs in level 0; `None` if none is.
 pub(super) fn pick(version: &Version, runs_max: usize) -> Option<DueMerge> {
     let runs = &version.runs;
-    let mut count = runs.iter().take_while(|run| run.level == 0).count();
+    let mut count = newest_runs(version);
     if count < runs_max {
         return None;
     }

@@ -7,7 +7,7 @@ use super::cursor::Merged;
 use super::db::Db;
 use super::format::{Kind, LEVELS};
 use super::inner::{Inner, TableChange};
-use super::levels::{DueMerge, bottom_level, pick};
+use super::levels::{DueMerge, bottom_level, newest_runs, pick};
 use super::run::{Output, at_level};
 use super::version::{SortedRun, Version, split};
 
@@ -47,6 +47,13 @@ impl Db {
         match pick(&version, self.inner.options.level_0_runs_max) {
             None => Ok(false),
             Some(due) => merge_runs(&self.inner, &version, due, watch),
+        }
+    }
+
+    /// Waits until no other thread merges, if level 0 has `runs` runs or more.
+    pub fn wait_for_merge(&self, runs: usize) {
+        if newest_runs(&self.inner.current()) >= runs {
+            drop(self.inner.merging.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 

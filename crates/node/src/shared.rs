@@ -8,6 +8,7 @@ use apus_consensus::CheckedBlock;
 use apus_disk::{ShareWatch, StoreError};
 use apus_store::BlockFiles;
 use apus_wire::{BlockView, Network};
+use rayon::ThreadPool;
 
 use super::block::check::{History, check_bytes};
 use super::block::prepare::Prepared;
@@ -43,7 +44,7 @@ pub struct Shared<'a> {
     /// The times of the stages.
     pub clock: &'a Clock,
     /// The threads for loops over much data.
-    pub pool: &'a rayon::ThreadPool,
+    pub pool: &'a ThreadPool,
     /// The peers that send blocks; `None` without peers.
     pub peers: Option<&'a dyn BlockPeers>,
     /// How scripts are checked.
@@ -73,13 +74,14 @@ impl Shared<'_> {
         self.scripts.checks(self.network, self.tree, id)
     }
 
-    /// Merges some runs of tables if there are too many, and returns whether it did
-    /// ([`Chainstate::merge`]). Tables that are no longer needed are not kept for readers.
+    /// Merges some runs of tables if there are too many, on the threads of `pool`, and returns
+    /// whether it did ([`Chainstate::merge`]). Tables that are no longer needed are not kept for
+    /// readers.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn merge(&self, watch: ShareWatch) -> Result<bool, StoreError> {
-        self.refreshing(|| self.chainstate.merge(watch))
+    pub fn merge(&self, pool: &ThreadPool, watch: ShareWatch) -> Result<bool, StoreError> {
+        self.refreshing(pool, || self.chainstate.merge(watch))
     }
 
     /// Merges tables until Bitcoin Core finds nothing to compact, and returns whether it finished
@@ -88,14 +90,15 @@ impl Shared<'_> {
     /// # Errors
     /// The disk fails.
     pub fn settle(&self, watch: ShareWatch) -> Result<bool, StoreError> {
-        self.refreshing(|| self.chainstate.settle(watch))
+        self.refreshing(self.pool, || self.chainstate.settle(watch))
     }
 
     fn refreshing(
         &self,
+        pool: &ThreadPool,
         merge: impl FnOnce() -> Result<bool, StoreError> + Send,
     ) -> Result<bool, StoreError> {
-        let merged = self.pool.install(merge)?;
+        let merged = pool.install(merge)?;
         if let Some(view) = self.view {
             view.refresh(&self.chainstate.view());
         }

@@ -376,7 +376,7 @@ fn follow_peers(
                 let quietly = Watch::new(&Unobserved, watch.stop);
                 connect_all(node, None, &mut Course::default(), quietly)?;
                 let (shared, _) = node.split();
-                while shared.merge(ShareWatch::until(watch.stop))? {}
+                while shared.merge(shared.pool, ShareWatch::until(watch.stop))? {}
                 index(node, Upkeep::Follow, quietly)?;
                 if node.tip() != before {
                     let tip = node.tree().node(node.tip());

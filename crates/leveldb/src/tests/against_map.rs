@@ -1,6 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use apus_disk::ShareWatch;
 use rayon::prelude::*;
 
 use super::*;
@@ -226,6 +227,37 @@ fn readers_see_whole_runs_during_merges() {
         done.store(true, Ordering::Relaxed);
     });
     assert!(content(&db).values().all(|value| *value == 299u32.to_be_bytes()));
+}
+
+/// A writer waits for the merge that is under way only if there are as many runs as it says.
+#[test]
+fn with_many_runs_a_writer_waits_for_the_merge() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), small_options());
+    let write = |n: u32| db.apply([(b"key", Some(n.to_be_bytes()))]).unwrap();
+    (0..4).for_each(write);
+    let is_under_way = AtomicBool::new(false);
+    let report = |_| {
+        if is_under_way.load(Ordering::Relaxed) {
+            return;
+        }
+        db.wait_for_merge(5);
+        write(4);
+        assert_eq!(db.stats().runs, 5);
+        is_under_way.store(true, Ordering::Relaxed);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_under_way.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            db.wait_for_merge(5);
+            assert_eq!(db.stats().runs, 2, "the merged run, and the one written meanwhile");
+        });
+        let watch = ShareWatch { report: &report, ..ShareWatch::default() };
+        assert!(db.merge_watched(watch).unwrap());
+    });
+    assert_eq!(db.get(b"key").unwrap().unwrap(), 4u32.to_be_bytes());
 }
 
 /// Keys and values of all lengths that are copied or encoded in different ways, in tables written

@@ -116,7 +116,10 @@ pub fn with_workers<'a, T>(
             write_on_request(shared, &commit_queue, &events_of_writer);
         })?;
         threads::spawn(scope, "apus-merge", move || {
-            merge_on_request(shared, &merge_queue, &events_of_merger, stop);
+            let _tell = TellOfPanic(&events_of_merger);
+            if let Err(error) = merge_on_request(shared, &merge_queue, stop) {
+                let _ = events_of_merger.send(Event::Failed(error));
+            }
         })?;
         for number in 0..threads {
             let worker = Worker {
@@ -414,29 +417,24 @@ fn write_on_request<'a>(
     }
 }
 
-/// Merges tables when requested, until the connector has ended.
+/// Merges tables when requested, until the connector has ended. A commit must not wait for a merge,
+/// which takes much longer, so that merges have threads of their own.
 fn merge_on_request(
     shared: &Shared,
     requests: &Receiver<()>,
-    events: &Sender<Event>,
     stop: &AtomicBool,
-) {
-    let _tell = TellOfPanic(events);
-    while requests.recv().is_ok() {
-        loop {
-            let _timer = shared.clock.start(Stage::Merge);
-            tracing::debug!(
-                target: "leveldb",
-                bytes = shared.chainstate.disk_bytes(), "merging tables"
-            );
-            match shared.merge(ShareWatch::until(stop)) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    let _ = events.send(Event::Failed(error));
-                    return;
-                }
-            }
+) -> Result<(), StoreError> {
+    let Ok(()) = requests.recv() else { return Ok(()) };
+    let count = shared.pool.current_num_threads().div_ceil(2);
+    let pool = threads::named_pool("apus-merge", count)?;
+    loop {
+        let timer = shared.clock.start(Stage::Merge);
+        let bytes = shared.chainstate.disk_bytes();
+        tracing::debug!(target: "leveldb", bytes, "merging tables");
+        while shared.merge(&pool, ShareWatch::until(stop))? {}
+        drop(timer);
+        if requests.recv().is_err() {
+            return Ok(());
         }
     }
 }
