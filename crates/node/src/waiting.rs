@@ -6,6 +6,7 @@ use super::shared::Shared;
 use apus_chain::BlockId;
 use apus_store::STORAGE_HEADER_BYTES;
 use apus_wire::BlockView;
+use rayon::prelude::*;
 
 use super::assumevalid::Assumed;
 use super::block::step::Step;
@@ -101,18 +102,21 @@ pub fn learn_from_samples(node: &mut Node) {
     let bytes: u64 = waiting.readable(node).map(|step| step.weight).sum();
     let every = (bytes / SAMPLES).max(1);
     let mut before = 0;
-    let mut samples = Vec::new();
+    let mut sampled = Vec::new();
     for step in waiting.readable(node) {
         let marks = (before + step.weight) / every - before / every;
         before += step.weight;
-        if marks > 0
-            && let Some(view) = view(&node.shared(), &step)
-        {
-            let height = node.tree().node(step.id).height;
-            samples.extend(repeat_n(Sample::of(&view, height), marks as usize));
+        if marks > 0 {
+            sampled.push((step, marks as usize));
         }
     }
-    node.forecast_mut().growth = Growth::of(&samples);
+    let shared = node.shared();
+    let sample = |&(step, marks): &(Step, usize)| {
+        let height = shared.tree.node(step.id).height;
+        view(&shared, &step).map(|view| repeat_n(Sample::of(&view, height), marks))
+    };
+    let samples: Vec<_> = shared.pool.install(|| sampled.par_iter().filter_map(sample).collect());
+    node.forecast_mut().growth = Growth::of(&samples.into_iter().flatten().collect::<Vec<_>>());
 }
 
 fn view(shared: &Shared, step: &Step) -> Option<BlockView<BlockBytes>> {
