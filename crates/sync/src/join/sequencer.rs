@@ -29,8 +29,11 @@ struct Line {
     /// The block whose undo data is appended next, by index among the steps.
     next: usize,
     waiting: BTreeMap<usize, Option<Undo>>,
-    /// Bytes of all undo data in `waiting`.
+    /// Bytes of all undo data in `waiting`, and of that which is being appended.
     waiting_bytes: usize,
+    /// Whether a thread is appending. It takes what others add meanwhile, so that they need not
+    /// wait for its writes.
+    is_appending: bool,
     written: Vec<UndoAt>,
 }
 
@@ -44,10 +47,13 @@ pub(super) struct Undo {
 impl<'a> Sequencer<'a> {
     /// Creates a queue that begins with the block at index `next`.
     pub fn new(files: &'a BlockFiles, next: usize) -> Self {
-        let waiting = BTreeMap::new();
-        let waiting_bytes = 0;
-        let written = Vec::new();
-        let line = Line { next, waiting, waiting_bytes, written };
+        let line = Line {
+            next,
+            waiting: BTreeMap::new(),
+            waiting_bytes: 0,
+            is_appending: false,
+            written: Vec::new(),
+        };
         Self { files, line: Mutex::new(line), moved: Condvar::new() }
     }
 
@@ -69,24 +75,30 @@ impl<'a> Sequencer<'a> {
     }
 
     /// Adds the undo data of the finished block at `index`, `None` if it is stored already, and
-    /// appends all undo data whose turn it is.
+    /// appends all undo data whose turn it is, unless another thread does.
     pub fn finish(&self, index: usize, undo: Option<Undo>) -> Result<(), StoreError> {
         let mut line = self.lock();
         line.waiting_bytes += undo.as_ref().map_or(0, |undo| undo.record.bytes());
         line.waiting.insert(index, undo);
+        if std::mem::replace(&mut line.is_appending, true) {
+            return Ok(());
+        }
         loop {
             let next = line.next;
             let Some(undo) = line.waiting.remove(&next) else { break };
             if let Some(Undo { file, height, record }) = undo {
-                line.waiting_bytes -= record.bytes();
-                let pos = self.files.append_encoded_undo(file, height, record)?;
-                let at = FlatFilePos { file, pos };
+                let bytes = record.bytes();
+                drop(line);
+                let appended = self.files.append_encoded_undo(file, height, record);
+                line = self.lock();
+                line.waiting_bytes -= bytes;
+                let at = FlatFilePos { file, pos: appended? };
                 line.written.push(UndoAt { index: next as u32, at });
             }
             line.next += 1;
+            self.moved.notify_all();
         }
-        drop(line);
-        self.moved.notify_all();
+        line.is_appending = false;
         Ok(())
     }
 
