@@ -62,9 +62,17 @@ fn assert_answers(place: &Place, blocks: &[Vec<u8>]) {
     for block in &blocks[1..] {
         let view = BlockView::parse(&block[..]).unwrap();
         let hash = view.hash().to_string();
-        for tx in view.txs() {
-            let answer = answer(&running, &tx.txid().to_string());
-            assert_eq!(answer["blockhash"], hash.as_str(), "{answer}");
+        let txids = view.txs().map(|tx| tx.txid().to_string());
+        let calls: Value = txids
+            .map(|txid| json!({"method": "getrawtransaction", "params": [txid, 1], "id": txid}))
+            .collect();
+        let (_, answers) = running.post(&calls.to_string());
+        let answers: Vec<Value> = serde_json::from_str(&answers).unwrap();
+        assert_eq!(answers.len(), view.tx_count());
+        for answer in answers {
+            let found = &answer["result"];
+            assert_eq!(found["blockhash"], hash.as_str(), "{answer}");
+            assert_eq!(found["txid"], answer["id"]);
         }
     }
 }
