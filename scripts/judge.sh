@@ -39,6 +39,7 @@ build() {
 	if ! {
 		# Without the flags of make, which are for a build with debug data.
 		env -u CXXFLAGS cmake -S "$crate/bitcoin" -B "$work" -DCMAKE_BUILD_TYPE=Release \
+			-DCMAKE_TOOLCHAIN_FILE="$PWD/scripts/core.cmake" \
 			-DWITH_EMBEDDED_ASMAP=OFF -DENABLE_WALLET=OFF -DENABLE_IPC=OFF -DBUILD_TESTS=OFF \
 			-DBUILD_BENCH=OFF -DBUILD_TX=OFF -DBUILD_UTIL=OFF -DBUILD_GUI=OFF \
 			-DBUILD_BITCOIN_BIN=OFF -DINSTALL_MAN=OFF -DENABLE_EXTERNAL_SIGNER=OFF -DWITH_CCACHE=OFF &&
