@@ -59,7 +59,8 @@ impl Db {
 
     /// Merges until LevelDB finds nothing to compact when it opens the database: everything into
     /// one level of tables, or, if there are few newer entries compared with one large level, only
-    /// these into a level above it. Returns whether it finished; if stopped, it changes nothing.
+    /// these into a level above it. A single run is not written again, but for its place in the
+    /// manifest. Returns whether it finished; if stopped, it changes nothing.
     ///
     /// # Panics
     /// The database was opened for reading only.
@@ -69,6 +70,9 @@ impl Db {
             let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
             inner.check_writable()?;
             let version = inner.current();
+            if let [run] = &version.runs[..] {
+                return to_bottom(inner, run).map(|()| true);
+            }
             if let Some(due) = due_above(&version) {
                 return match &version.runs[..due.runs] {
                     [] => Ok(true),
@@ -103,14 +107,22 @@ impl Db {
             version = inner.current();
         }
         let Some(run) = version.runs.last() else { return Ok(true) };
-        let level = bottom_level(run.bytes());
-        if run.level == level || version.runs.iter().any(|r| r.level > 0 && r.level != run.level) {
+        if version.runs.iter().any(|r| r.level > 0 && r.level != run.level) {
             return Ok(true);
         }
-        let added = at_level(level, run.tables.to_vec());
-        let removed = run.level_tables().collect();
-        inner.commit(&TableChange { removed, added, sequence: None }, || {}).map(|()| true)
+        to_bottom(inner, run).map(|()| true)
     }
+}
+
+/// Moves the tables of the only run to the level where LevelDB finds nothing to compact.
+fn to_bottom(inner: &Inner, run: &SortedRun) -> Result<()> {
+    let level = bottom_level(run.bytes());
+    if run.level == level {
+        return Ok(());
+    }
+    let added = at_level(level, run.tables.to_vec());
+    let removed = run.level_tables().collect();
+    inner.commit(&TableChange { removed, added, sequence: None }, || {})
 }
 
 /// Returns the merge of all runs above the last one, if it is worth it: they are small compared

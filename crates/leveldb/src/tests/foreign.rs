@@ -1,5 +1,6 @@
 use std::fs;
 
+use apus_disk::ShareWatch;
 use rusty_leveldb::LdbIterator;
 
 use super::*;
@@ -60,6 +61,45 @@ pub(super) fn with_logs(dir: &Path) -> Map {
         fs::write(dir.join(format!("{number:06}.log")), bytes).unwrap();
     }
     map
+}
+
+/// A single run, deletions included, settles without being written again; more runs are merged.
+#[test]
+fn a_single_run_settles_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random(9);
+    let mut map = Map::new();
+    let mut write = |db: &Db, count| {
+        let changes = changes(&mut random, count, 5000);
+        apply_to(&mut map, &changes);
+        db.apply(changes.iter().map(|(key, value)| (key, value.as_ref()))).unwrap();
+        map.clone()
+    };
+    let tables = || -> Vec<String> {
+        let names = fs::read_dir(dir.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| name.ends_with(".ldb")).collect();
+        names.sort();
+        names
+    };
+    let settled = |map: &Map| {
+        let db = open(dir.path(), small_options());
+        assert!(db.settle(ShareWatch::default()).unwrap());
+        assert_eq!((db.stats().runs, db.stats().levels[0].tables), (1, 0));
+        check(&db, map, &mut Random(1));
+        drop(db);
+        assert_eq!(their_content(&mut theirs(dir.path())), *map);
+    };
+    let map = write(&open(dir.path(), small_options()), 2000);
+    let before = tables();
+    assert!(before.len() > 10);
+    let db = open(dir.path(), small_options());
+    assert!(db.settle(ShareWatch::default()).unwrap());
+    assert_eq!(tables(), before);
+    drop(db);
+    settled(&map);
+    let map = write(&open(dir.path(), small_options()), 1000);
+    settled(&map);
 }
 
 #[test]
