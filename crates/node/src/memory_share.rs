@@ -9,7 +9,7 @@ use apus_host::root::Root;
 const MIB: u64 = 1 << 20;
 
 /// Core's default size in bytes of the coins cache (`-dbcache`), which is the largest that is
-/// chosen here: a sync with ten times as much takes 0.92 times as long (docs/budget.md).
+/// chosen here: a sync with ten times as much takes 0.92 times as long (docs/bench/figures.md).
 pub const CACHE_BYTES_DEFAULT: u64 = 450 * MIB;
 /// The part of the free memory that the cache takes by default. The system needs some for the pages
 /// of the tables, and other programs may start.
