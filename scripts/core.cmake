@@ -9,8 +9,8 @@ function(compile_together)
 	endif()
 	set(alone hash kernel/bitcoinkernel primitives/transaction pubkey script/interpreter script/script
 		script/script_error uint256)
-	# The first does not link into bitcoin-cli, whose neighbours do; beside others, the second takes node's CacheSizes
-	# for the kernel's.
+	# bitcoin-cli must not link init/common.cpp, but does link sources next to it. node/chainstate.cpp, compiled together
+	# with others, takes node's CacheSizes for the kernel's.
 	list(APPEND alone init/common node/chainstate)
 	list(TRANSFORM alone PREPEND "${CMAKE_SOURCE_DIR}/src/")
 	list(TRANSFORM alone APPEND ".cpp")

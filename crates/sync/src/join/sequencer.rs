@@ -32,7 +32,7 @@ struct Line {
     /// Bytes of all undo data in `waiting`, and of that which is being appended.
     waiting_bytes: usize,
     /// Whether a thread is appending. It takes what others add meanwhile, so that they need not
-    /// wait for its writes.
+    /// wait for its writes. Stays set after an error: nothing more is appended then.
     is_appending: bool,
     written: Vec<UndoAt>,
 }
