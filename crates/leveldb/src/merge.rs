@@ -75,7 +75,6 @@ impl Db {
             }
             if let Some(due) = due_above(&version) {
                 return match &version.runs[..due.runs] {
-                    [] => Ok(true),
                     [run] if run.level == due.level => Ok(true),
                     _ => merge_runs(inner, &version, due, watch),
                 };

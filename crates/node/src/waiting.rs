@@ -113,10 +113,11 @@ pub fn learn_from_samples(node: &mut Node) {
     let shared = node.shared();
     let sample = |&(step, marks): &(Step, usize)| {
         let height = shared.tree.node(step.id).height;
-        view(&shared, &step).map(|view| repeat_n(Sample::of(&view, height), marks))
+        repeat_n(view(&shared, &step).map(|view| Sample::of(&view, height)), marks).flatten()
     };
-    let samples: Vec<_> = shared.pool.install(|| sampled.par_iter().filter_map(sample).collect());
-    node.forecast_mut().growth = Growth::of(&samples.into_iter().flatten().collect::<Vec<_>>());
+    let samples: Vec<_> =
+        shared.pool.install(|| sampled.par_iter().flat_map_iter(sample).collect());
+    node.forecast_mut().growth = Growth::of(&samples);
 }
 
 fn view(shared: &Shared, step: &Step) -> Option<BlockView<BlockBytes>> {

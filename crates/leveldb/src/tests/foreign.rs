@@ -76,10 +76,8 @@ fn a_single_run_settles_as_it_is() {
         map.clone()
     };
     let tables = || -> Vec<String> {
-        let names = fs::read_dir(dir.path()).unwrap();
-        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.filter(|name| name.ends_with(".ldb")).collect();
-        names.sort();
+        let mut names = Disk::new().list(dir.path()).unwrap();
+        names.retain(|name| name.ends_with(".ldb"));
         names
     };
     let settled = |map: &Map| {
