@@ -125,32 +125,31 @@ impl Op for Rounds<'_> {
         let Self { work, comb } = self;
         let mut memory = Memory::default();
         first_points::<V>(work, &mut memory);
-        // The remaining points of the comb, by their places, and a place that is free.
-        let mut places: [usize; COMB_PLACES] = std::array::from_fn(|i| i);
-        let mut count = comb.windows() / 2;
-        let mut spare = comb.windows() / 2;
-        let plan =
-            RoundPlan { table: TABLE_ROUNDS[0], operands: None, sums: &places[..count], comb };
-        plan.run::<V>(work, &mut memory);
-        for round in 1.. {
+        // The places of the comb's remaining points, once there are any, and a place that is free.
+        let mut places: Option<[usize; COMB_PLACES]> = None;
+        let mut count = comb.windows();
+        let mut spare = count / 2;
+        for round in 0.. {
             let table = TABLE_ROUNDS.get(round).copied().unwrap_or_default();
             let pairs = count / 2;
             if table.is_empty() && pairs == 0 {
                 break;
             }
-            // Pairs are added last to first, each into the place that the previous one freed.
-            let mut sums = [0; COMB_PLACES];
-            for pair in (0..pairs).rev() {
-                sums[pair] = std::mem::replace(&mut spare, places[2 * pair]);
+            let mut sums: [usize; COMB_PLACES] = std::array::from_fn(|pair| pair);
+            if let Some(places) = &places {
+                // Pairs are added last to first, each into the place that the previous one freed.
+                for pair in (0..pairs).rev() {
+                    sums[pair] = std::mem::replace(&mut spare, places[2 * pair]);
+                }
+                if count % 2 == 1 {
+                    sums[pairs] = places[count - 1];
+                }
             }
-            let plan = RoundPlan { table, operands: Some(&places), sums: &sums[..pairs], comb };
+            let plan = RoundPlan { table, operands: places.as_ref(), sums: &sums[..pairs], comb };
             plan.run::<V>(work, &mut memory);
-            if count % 2 == 1 {
-                sums[pairs] = places[count - 1];
-            }
-            (places, count) = (sums, count.div_ceil(2));
+            (places, count) = (Some(sums), count.div_ceil(2));
         }
-        work.sum = places[0];
+        work.sum = places.map_or(0, |places| places[0]);
     }
 }
 
@@ -203,13 +202,14 @@ impl RoundPlan<'_> {
     fn run<V: Vector>(&self, work: &mut Work, memory: &mut Memory) {
         let jobs = places(work).map(|(_, _, signatures)| self.jobs(signatures).count()).sum();
         let mut chain = std::mem::take(&mut work.chain);
-        chain.clear::<V>(jobs);
-        self.forward::<V>(work, memory, false, &mut chain);
-        let careful = !chain.invert::<V>();
-        if careful {
+        let mut careful = false;
+        loop {
             chain.clear::<V>(jobs);
-            self.forward::<V>(work, memory, true, &mut chain);
-            chain.invert::<V>();
+            self.forward::<V>(work, memory, careful, &mut chain);
+            if chain.invert::<V>() || careful {
+                break;
+            }
+            careful = true;
         }
         self.backward::<V>(work, memory, careful, &mut chain);
         work.chain = chain;

@@ -100,11 +100,13 @@ impl Op for Equation<'_> {
         let work = self.work;
         let mut terms = Terms::default();
         let mut chain = std::mem::take(&mut work.chain);
-        forward::<V>(work, &mut terms, false, &mut chain);
-        let careful = !chain.invert::<V>();
-        if careful {
-            forward::<V>(work, &mut terms, true, &mut chain);
-            chain.invert::<V>();
+        let mut careful = false;
+        loop {
+            forward::<V>(work, &mut terms, careful, &mut chain);
+            if chain.invert::<V>() || careful {
+                break;
+            }
+            careful = true;
         }
         for place in places(work).rev() {
             let steps = Steps::<V>::new(place.1.len());

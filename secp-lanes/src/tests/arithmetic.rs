@@ -33,36 +33,28 @@ impl Op for FieldOps {
     fn run<V: Vector>(self) -> Self::Output {
         let [a, b] = [Fe::<V>::from_words(load(&self.a)), Fe::from_words(load(&self.b))];
         let wide = |x: Fe<V>| x.add(x).add(x).add(x);
-        let results = vec![
-            rows(a),
-            rows(a.mul(b)),
-            rows(a.sqr()),
-            rows(a.add(b)),
-            rows(a.sub(b)),
-            rows(a.negate_if(self.mask)),
-            rows(a.sub(b).mul(wide(b))),
-            rows(a.sub(b).sub(b).sqr()),
-            rows(a.square().fold().tripled().finish()),
-            rows(
-                a.square()
-                    .fold()
-                    .tripled()
-                    .finish_factor()
-                    .mul(a.product(b).fold().finish_factor()),
-            ),
-            rows(a.product(b).fold().shifted::<2>().finish()),
-            rows(a.product(b).fold().sub::<1>(wide(b)).finish_signed()),
-            rows(a.product(b).fold().sub::<0>(a).finish_signed_factor().sqr()),
-            rows(a.product_minus::<3>(b, b.square()).fold().finish_signed()),
-            rows(
-                a.product(b).fold().negate_if(self.mask).sub::<0>(a).finish_negated_factor().mul(b),
-            ),
-            rows(a.signed_if(self.mask).sub_signed(b.signed_if(!self.mask))),
-            rows(a.below_2_256()),
-            rows(Fe::select(self.mask, a, b)),
-            rows(wide(wide(a).sub(b))),
-            rows(a.inverse()),
-        ];
+        let mut results = Vec::new();
+        let mut put = |number: Fe<V>| results.push(rows(number));
+        put(a);
+        put(a.mul(b));
+        put(a.sqr());
+        put(a.add(b));
+        put(a.sub(b));
+        put(a.negate_if(self.mask));
+        put(a.sub(b).mul(wide(b)));
+        put(a.sub(b).sub(b).sqr());
+        put(a.square().fold().tripled().finish());
+        put(a.square().fold().tripled().finish_factor().mul(a.product(b).fold().finish_factor()));
+        put(a.product(b).fold().shifted::<2>().finish());
+        put(a.product(b).fold().sub::<1>(wide(b)).finish_signed());
+        put(a.product(b).fold().sub::<0>(a).finish_signed_factor().sqr());
+        put(a.product_minus::<3>(b, b.square()).fold().finish_signed());
+        put(a.product(b).fold().negate_if(self.mask).sub::<0>(a).finish_negated_factor().mul(b));
+        put(a.signed_if(self.mask).sub_signed(b.signed_if(!self.mask)));
+        put(a.below_2_256());
+        put(Fe::select(self.mask, a, b));
+        put(wide(wide(a).sub(b)));
+        put(a.inverse());
         (results, [a.zeros(), a.odd()])
     }
 }
