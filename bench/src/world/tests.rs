@@ -1,5 +1,7 @@
 //! Worlds in which the download must run at what the peers can send.
 
+use rayon::prelude::*;
+
 use super::{FOLLOWED, METHODS, Outcome, follow, run_world, worlds};
 
 /// Runs named worlds with every method, and checks what comes out.
@@ -83,6 +85,7 @@ fn known_headers_put_off_the_download_by_seconds() {
 #[test]
 fn hundreds_of_random_worlds_run_at_what_the_peers_can_send() {
     let mut shares: Vec<(f64, u64)> = (0..200)
+        .into_par_iter()
         .map(|seed| {
             let outcome = run_world(&worlds::random(seed));
             assert_eq!(outcome.honest_dropped, 0, "seed {seed}: {outcome:?}");

@@ -61,8 +61,10 @@ pub fn some_scripts(blocks: &[Vec<u8>]) -> Vec<ScriptBuf> {
             *seen.entry(output.script_pubkey.clone()).or_insert(0) += 1;
         }
     }
-    // Filters do not have the others.
-    let known = seen.into_keys().filter(|script| !script.is_empty() && !script.is_op_return());
+    // Filters do not have the others, and descriptors have at most 10,000 characters.
+    let known = seen
+        .into_keys()
+        .filter(|script| !script.is_empty() && !script.is_op_return() && script.len() < 4_000);
     known.step_by(3).take(400).collect()
 }
 

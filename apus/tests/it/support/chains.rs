@@ -11,7 +11,7 @@ use super::with_genesis;
 /// of blocks after it, and the fork's seed.
 type Recipe = (u64, Option<(u32, u32, u64)>);
 
-/// Returns a chain of 150 quiet blocks and 50 of about 20 kB, with every kind of script.
+/// Returns a chain of 150 quiet blocks and 50 of about 10 kB, with every kind of script.
 pub fn small(seed: u64) -> &'static Chain {
     made_once((seed, None))
 }
@@ -39,7 +39,7 @@ pub fn branches() -> impl Iterator<Item = Vec<Vec<u8>>> {
 /// Returns a chain that takes some seconds to check.
 pub fn long() -> &'static Chain {
     static LONG: LazyLock<Chain> = LazyLock::new(|| {
-        Chain::new(Spec { empty_blocks_after: 0, ..Spec::mainnet_like(11, 120, 18_000_000) })
+        Chain::new(Spec { empty_blocks_after: 0, ..Spec::mainnet_like(11, 120, 12_000_000) })
     });
     &LONG
 }
@@ -51,7 +51,7 @@ fn made_once(recipe: Recipe) -> &'static Chain {
     let cell = Arc::clone(CHAINS.lock().unwrap().entry(recipe).or_default());
     cell.get_or_init(|| {
         let chain = match recipe {
-            (seed, None) => Chain::new(Spec { busy_bytes: 20_000, ..Spec::small(seed) }),
+            (seed, None) => Chain::new(Spec { busy_bytes: 10_000, ..Spec::small(seed) }),
             (seed, Some((height, blocks, fork_seed))) => {
                 small(seed).fork(height, blocks, fork_seed)
             }

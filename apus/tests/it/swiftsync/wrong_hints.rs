@@ -69,7 +69,7 @@ struct Spoiler {
 
 impl Spoiler {
     fn new() -> Self {
-        let chain = small_chain(41, 350, 1_800);
+        let chain = small_chain(41, 350, 1_000);
         let world = World::of(&chain);
         let right = world.model.hints(world.height(), Numbering::Spendable);
         Self { chain, world, right, cases: Vec::new() }
@@ -179,7 +179,7 @@ impl Spoiler {
         let beyond = Due(Blame::Hints, &["block 201: output ", "but the block has "]);
         self.add("an index beyond the block's outputs", bytes, beyond);
         let height = self.world.height();
-        let other = World::of(&small_chain(42, 350, 1_800));
+        let other = World::of(&small_chain(42, 350, 1_000));
         let bytes = other.model.hints_file(height, Format::Bip456);
         self.either("of another chain of this length", bytes);
         let fork = World::of(&self.chain.fork(height - 20, 20, 1));

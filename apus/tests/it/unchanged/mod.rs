@@ -35,7 +35,7 @@ const HEIGHT: usize = 190;
 static WHOLE: LazyLock<Place> = LazyLock::new(|| {
     let place = Place::new(Network::Regtest);
     // Few transactions: each of a thousand runs would check their scripts.
-    let blocks = with_genesis(&Chain::new(Spec { busy_bytes: 6_000, ..Spec::small(5) }));
+    let blocks = with_genesis(&Chain::new(Spec { busy_bytes: 3_000, ..Spec::small(5) }));
     let all = place.write("all", &blocks);
     let some = place.write("some", &blocks[..=HEIGHT]);
     let synced = Place::new(Network::Regtest);
