@@ -2,10 +2,9 @@
 //! statistics.
 
 use apus_coins::Heights;
-use apus_disk::StoreError;
+use apus_disk::{Disk, StoreError};
 use apus_hash::MuHash;
 use apus_node::error::SyncError;
-use apus_node::opened::Node;
 use apus_node::shared::Shared;
 
 use super::block::{Buffers, StoredBlock, Wants};
@@ -31,11 +30,11 @@ impl<'a> ByHeight<'a> {
     /// # Errors
     /// An index is damaged, or a disconnected block cannot be read.
     pub fn open(
-        node: &Node,
+        shared: &Shared,
+        disk: &Disk,
         filters: Option<&'a OpenIndex<'a>>,
         statistics: Option<&'a OpenIndex<'a>>,
     ) -> Result<Self, SyncError> {
-        let disk = node.dir().disk();
         let by_hash =
             |index: &OpenIndex| entries_by_hash(&index.db, &index.plan.path, &index.plan.stale);
         let filters = match filters {
@@ -52,7 +51,7 @@ impl<'a> ByHeight<'a> {
             Some(index) => {
                 let OpenIndex { plan, db, run } = index;
                 let database = (db, plan.path.as_path());
-                let stale = stale_coins(&node.shared(), plan)?;
+                let stale = stale_coins(shared, plan)?;
                 let last = plan.last.as_ref();
                 let statistics = Statistics::after(last, database, &stale, run.writer())?;
                 Some((statistics, by_hash(index)?))

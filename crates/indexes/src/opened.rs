@@ -1,5 +1,6 @@
 //! An index that is open for writing, and the run of entries that is being written to it.
 
+use apus_chain::{ActiveChain, Tree};
 use apus_disk::{Disk, ShareWatch, StoreError};
 use apus_hash::Hash;
 use apus_leveldb::{Db, RunBuilder};
@@ -115,18 +116,19 @@ impl<'a> OpenIndex<'a> {
     }
 
     /// Adds the record of the best block to `others`, and sorts them. `reached` is the height of
-    /// the last block that was appended to any index; the best block is not below the last one that
-    /// this index had.
+    /// the last block of the `active` chain that was appended to any index; the best block is not
+    /// below the last one that this index had.
     pub fn with_best_block(
         &self,
-        node: &Node,
+        tree: &Tree,
+        active: &ActiveChain,
         reached: Option<u32>,
         mut others: Vec<Other>,
     ) -> Vec<Other> {
         let last = self.plan.last.as_ref().map(|block| block.height);
         let best = reached.filter(|reached| *reached >= self.plan.from).or(last);
-        if let Some(best) = best.and_then(|height| node.ledger().active.at(height)) {
-            let blocks = node.tree().locator(best).map(|id| node.tree().node(id).hash);
+        if let Some(best) = best.and_then(|height| active.at(height)) {
+            let blocks = tree.locator(best).map(|id| tree.node(id).hash);
             let hashes: Vec<Hash> = blocks.collect();
             let key = self.plan.form.best_block_key().to_vec();
             others.push((key, Some(locator_bytes(&hashes))));
@@ -152,7 +154,8 @@ impl<'a> OpenIndex<'a> {
             return Ok(());
         }
         let mut writer = self.run.writer();
-        for (key, value) in self.with_best_block(node, reached, others) {
+        let others = self.with_best_block(node.tree(), &node.ledger().active, reached, others);
+        for (key, value) in others {
             match value {
                 Some(value) => writer.put(&key, &value)?,
                 None => writer.delete(&key)?,

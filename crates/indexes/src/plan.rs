@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
-use apus_chain::BlockId;
+use apus_chain::{BlockId, Tree};
 use apus_disk::Disk;
 use apus_leveldb::{Db, Options};
+use apus_node::commit::Ledger;
 use apus_node::context::Context;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
@@ -51,7 +52,9 @@ impl IndexPlan {
         kind: IndexKind,
         form: Option<TxIndexForm>,
     ) -> Result<Option<Self>, SyncError> {
-        let is_pruned = node.ledger().pruning.is_pruned || node.ledger().pruning.target().is_some();
+        let tree = node.tree();
+        let ledger = node.ledger();
+        let is_pruned = ledger.pruning.is_pruned || ledger.pruning.target().is_some();
         if is_pruned && !kind.survives_pruning() {
             return Err(SyncError::Input(format!(
                 "{} cannot be built for a directory that is pruned, as it names places in block \
@@ -62,8 +65,8 @@ impl IndexPlan {
         let path = kind.database(node.dir().path());
         let found = find_index(node.dir().disk(), path.clone())?;
         let best_blocks =
-            found.as_ref().map_or(Ok(Vec::new()), |index| best_blocks(node, index))?;
-        let highest = best_blocks.iter().max_by_key(|(_, id)| node.tree().node(*id).height);
+            found.as_ref().map_or(Ok(Vec::new()), |index| best_blocks(tree, index))?;
+        let highest = best_blocks.iter().max_by_key(|(_, id)| tree.node(*id).height);
         let form = match kind {
             IndexKind::TxIndex => form.or(highest.map(|(form, _)| *form)),
             _ => None,
@@ -98,14 +101,14 @@ impl IndexPlan {
         }
         let mut stale = Vec::new();
         let mut last = best;
-        for id in node.tree().ancestors(best) {
+        for id in tree.ancestors(best) {
             last = id;
-            if node.ledger().active.contains(node.tree(), id) {
+            if ledger.active.contains(tree, id) {
                 break;
             }
-            stale.push(stored(node, id));
+            stale.push(stored(tree, ledger, id));
         }
-        let last = stored(node, last);
+        let last = stored(tree, ledger, last);
         Ok(Some(Self { last: Some(last), stale, from: last.height + 1, ..plan }))
     }
 
@@ -136,10 +139,10 @@ impl IndexPlan {
 /// # Errors
 /// One of them is not in the block index.
 fn best_blocks(
-    node: &Node,
+    tree: &Tree,
     index: &OptionalIndex,
 ) -> Result<Vec<(TxIndexForm, BlockId)>, SyncError> {
-    let find = |(form, best)| match node.tree().find(&best) {
+    let find = |(form, best)| match tree.find(&best) {
         Some(id) => Ok((form, id)),
         None => Err(SyncError::Input(format!(
             "{}: its best block {best} is not in the block index: remove the index, and build it \
@@ -151,9 +154,9 @@ fn best_blocks(
 }
 
 /// Returns a block, and where it is stored.
-pub fn stored(node: &Node, id: BlockId) -> StoredBlock {
-    let block = node.tree().node(id);
-    let record = node.record(id);
+pub fn stored(tree: &Tree, ledger: &Ledger, id: BlockId) -> StoredBlock {
+    let block = tree.node(id);
+    let record = ledger.record(id);
     StoredBlock {
         height: block.height,
         hash: block.hash,

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use apus_chain::Tree;
 use apus_disk::{Disk, Result, StoreError};
 use apus_hash::{Hash, sha256d};
 use apus_leveldb::{Db, Options};
-use apus_node::opened::Node;
-use apus_store::{FlatFilePos, IndexKind, OptionalIndex, TxIndexForm, find_index};
+use apus_node::commit::Ledger;
+use apus_store::{DataDir, FlatFilePos, IndexKind, OptionalIndex, TxIndexForm, find_index};
 use apus_wire::{Cursor, OutPoint, ParseError};
 
 use super::filter_files::MAX_FLTR_FILE_SIZE;
@@ -353,9 +354,9 @@ pub struct IndexReach {
 ///
 /// # Errors
 /// The index cannot be read.
-pub fn reached(node: &Node, kind: IndexKind) -> Result<Option<Vec<IndexReach>>> {
-    let height = |best: Hash| Some(node.tree().node(node.tree().find(&best)?).height);
-    let found = find_index(node.dir().disk(), kind.database(node.dir().path()))?;
+pub fn reached(dir: &DataDir, tree: &Tree, kind: IndexKind) -> Result<Option<Vec<IndexReach>>> {
+    let height = |best: Hash| Some(tree.node(tree.find(&best)?).height);
+    let found = find_index(dir.disk(), kind.database(dir.path()))?;
     let of = |(form, best)| IndexReach { form, height: height(best) };
     Ok(found.map(|index| index.reached().map(of).collect()))
 }
@@ -380,11 +381,16 @@ pub struct StatisticsAt {
 ///
 /// # Errors
 /// The index cannot be read or is damaged.
-pub fn statistics_at(node: &Node, height: u32) -> Result<Option<StatisticsAt>> {
-    let reader = IndexReader::new(node.dir().disk(), node.dir().path());
+pub fn statistics_at(
+    dir: &DataDir,
+    tree: &Tree,
+    ledger: &Ledger,
+    height: u32,
+) -> Result<Option<StatisticsAt>> {
+    let reader = IndexReader::new(dir.disk(), dir.path());
     let read = |height: u32| {
-        let Some(id) = node.ledger().active.at(height) else { return Ok(None) };
-        let hash = node.tree().node(id).hash;
+        let Some(id) = ledger.active.at(height) else { return Ok(None) };
+        let hash = tree.node(id).hash;
         let found = reader.statistics(height, &hash)?;
         Ok(found.map(|(muhash, totals)| (hash, muhash, totals)))
     };

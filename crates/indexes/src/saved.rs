@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use apus_chain::Tree;
 use apus_disk::{Disk, SavedParts, StoreError};
 use apus_hash::Hash;
-use apus_node::opened::Node;
+use apus_node::commit::Ledger;
 use apus_node::sealed::{seal, unseal};
-use apus_store::IndexKind;
+use apus_store::{DataDir, IndexKind};
 use apus_wire::{Cursor, ParseError};
 
 use super::plan::IndexPlan;
@@ -62,12 +63,12 @@ impl SavedSort {
 }
 
 impl<'a> WorkFiles<'a> {
-    /// Returns the files of an index of the directory that `node` has open.
-    pub fn new(node: &'a Node, kind: IndexKind) -> Self {
+    /// Returns the files of an index of this directory.
+    pub fn new(dir: &'a DataDir, kind: IndexKind) -> Self {
         let path = |suffix: &str| {
-            node.dir().path().join("indexes").join(format!("apus-{}.{suffix}", kind.name()))
+            dir.path().join("indexes").join(format!("apus-{}.{suffix}", kind.name()))
         };
-        Self { disk: node.dir().disk(), entries: path("sort"), record: path("saved") }
+        Self { disk: dir.disk(), entries: path("sort"), record: path("saved") }
     }
 
     /// Returns the work that an earlier run has saved, with the height that it reached, if the
@@ -78,7 +79,8 @@ impl<'a> WorkFiles<'a> {
     /// The disk fails.
     pub fn saved(
         &self,
-        node: &Node,
+        tree: &Tree,
+        ledger: &Ledger,
         plan: &IndexPlan,
         keys: Option<SipKeys>,
     ) -> Result<Option<(u32, SavedSort)>, StoreError> {
@@ -93,9 +95,9 @@ impl<'a> WorkFiles<'a> {
             has_keys && saved.last == last_of(plan)
         };
         let fitting = saved.filter(is_of_index).and_then(|saved| {
-            let reached = node.tree().find(&saved.reached)?;
-            let height = node.tree().node(reached).height;
-            let is_active = node.ledger().active.contains(node.tree(), reached);
+            let reached = tree.find(&saved.reached)?;
+            let height = tree.node(reached).height;
+            let is_active = ledger.active.contains(tree, reached);
             (is_active && height >= plan.from).then_some((height, saved))
         });
         if fitting.is_none() {

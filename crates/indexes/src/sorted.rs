@@ -41,9 +41,9 @@ impl<'a, const N: usize> Sorted<'a, N> {
     ) -> Result<Self, SyncError> {
         let index = OpenIndex::new(plan, node.dir().disk())?;
         let disk = node.dir().disk();
-        let files = WorkFiles::new(node, plan.kind);
+        let files = WorkFiles::new(node.dir(), plan.kind);
         let keys = index.sip_keys()?;
-        if let Some((height, saved)) = files.saved(node, plan, keys)? {
+        if let Some((height, saved)) = files.saved(node.tree(), node.ledger(), plan, keys)? {
             match Sorter::resume(disk, files.entries.clone(), &saved.parts, memory) {
                 Ok(sorter) => {
                     let keys = saved.keys;
@@ -92,8 +92,10 @@ impl<'a, const N: usize> Sorted<'a, N> {
         numbers: Option<&BlockNumbers>,
         (upkeep, watch): (Upkeep, Watch),
     ) -> Result<(), SyncError> {
-        let tip = node.ledger().active.height();
-        let mut others = self.index.with_best_block(node, tip, others);
+        let tree = node.tree();
+        let ledger = node.ledger();
+        let tip = ledger.active.height();
+        let mut others = self.index.with_best_block(tree, &ledger.active, tip, others);
         if let Some(numbers) = numbers {
             numbers.write(&self.index.run, &others)?;
             others.clear();
@@ -111,7 +113,7 @@ impl<'a, const N: usize> Sorted<'a, N> {
         let pool = node.shared().pool;
         let written = self.sorter.write(entry, run, &others, pool, keeps, (watch, &share));
         match &written {
-            Err(SyncError::Stopped) if keeps => self.save(&stored(node, node.tip()))?,
+            Err(SyncError::Stopped) if keeps => self.save(&stored(tree, ledger, node.tip()))?,
             Err(SyncError::Stopped) => {
                 self.sorter.discard()?;
                 return Err(SyncError::Stopped);

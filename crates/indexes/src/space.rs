@@ -1,9 +1,8 @@
 //! The disk space that indexes take, asked for before the work begins.
 
 use apus_disk::{FileSystem, StoreError};
-use apus_node::opened::Node;
 use apus_progress::words::size;
-use apus_store::{IndexKind, TxIndexForm};
+use apus_store::{DataDir, IndexKind, TxIndexForm};
 
 use super::block::StoredBlock;
 use super::plan::IndexPlan;
@@ -73,8 +72,8 @@ fn appended(plan: &IndexPlan, blocks: &[StoredBlock]) -> (u64, u64) {
 ///
 /// # Errors
 /// There is not. Nothing was written yet.
-pub fn check(node: &Node, plans: &[IndexPlan], blocks: &[StoredBlock]) -> Result<(), StoreError> {
-    let path = node.dir().path().join("indexes");
+pub fn check(dir: &DataDir, plans: &[IndexPlan], blocks: &[StoredBlock]) -> Result<(), StoreError> {
+    let path = dir.path().join("indexes");
     let needed: u64 = plans
         .iter()
         .map(|plan| {
@@ -83,8 +82,7 @@ pub fn check(node: &Node, plans: &[IndexPlan], blocks: &[StoredBlock]) -> Result
         })
         .sum();
     // The files of an interrupted run are continued or removed.
-    let left =
-        |plan: &IndexPlan| node.dir().disk().len(WorkFiles::new(node, plan.kind).entries).ok();
+    let left = |plan: &IndexPlan| dir.disk().len(WorkFiles::new(dir, plan.kind).entries).ok();
     let left: u64 = plans.iter().filter_map(left).sum();
     let free = FileSystem::of(&path)?.free + left;
     if needed <= free {

@@ -53,7 +53,9 @@ pub fn update(
     upkeep: Upkeep,
     watch: Watch,
 ) -> Result<Indexed, SyncError> {
-    let tip = node.tree().node(node.tip());
+    let tree = node.tree();
+    let ledger = node.ledger();
+    let tip = tree.node(node.tip());
     let (tip, best_block) = (tip.height, tip.hash);
     let mut plans = Vec::new();
     for kind in IndexKind::ALL.into_iter().filter(|kind| kinds.contains(kind)) {
@@ -63,15 +65,15 @@ pub fn update(
     let lacked: Vec<_> = plans.iter().map(lacked).collect();
     let indexed = |interrupted| -> Result<Indexed, SyncError> {
         let is_wanted = kinds.contains(&IndexKind::TxIndex);
-        let txindex = if is_wanted { reached(node, IndexKind::TxIndex)? } else { None };
+        let txindex = if is_wanted { reached(node.dir(), tree, IndexKind::TxIndex)? } else { None };
         let txindex = txindex.unwrap_or_default();
         Ok(Indexed { height: tip, best_block, lacked, txindex, interrupted })
     };
     let Some(from) = plans.iter().map(|plan| plan.from).min() else { return indexed(false) };
-    let on_chain = (from..=tip).filter_map(|height| node.ledger().active.at(height));
-    let blocks: Vec<StoredBlock> = on_chain.map(|id| stored(node, id)).collect();
+    let on_chain = (from..=tip).filter_map(|height| ledger.active.at(height));
+    let blocks: Vec<StoredBlock> = on_chain.map(|id| stored(tree, ledger, id)).collect();
     plans.iter().try_for_each(|plan| check_stored(plan, &blocks))?;
-    space::check(node, &plans, &blocks)?;
+    space::check(node.dir(), &plans, &blocks)?;
     let work = IndexWork { node, blocks: &blocks, from, upkeep, watch };
     let interrupted = match work.run(&plans) {
         Err(SyncError::Stopped) => true,
@@ -214,20 +216,22 @@ impl IndexWork<'_> {
         plans: &mut ByHeightPlans,
     ) -> Result<Read, SyncError> {
         let BySort { txs, short_txs, spends } = by_sort;
-        let filters = OpenIndex::of(plans.filters.as_ref(), self.node.dir().disk())?;
-        let statistics = OpenIndex::of(plans.statistics.as_ref(), self.node.dir().disk())?;
+        let shared = self.node.shared();
+        let disk = self.node.dir().disk();
+        let filters = OpenIndex::of(plans.filters.as_ref(), disk)?;
+        let statistics = OpenIndex::of(plans.statistics.as_ref(), disk)?;
         let from = |index: &OpenIndex| index.plan.from;
         let pass = Pass {
-            files: self.node.files(),
-            network: &self.node.options().network,
-            pool: self.node.shared().pool,
+            files: shared.files,
+            network: shared.network,
+            pool: shared.pool,
             txs: txs.as_ref().map(|txs| (txs.from, &txs.sorter)),
             short_txs: short_txs.as_ref().map(|txs| (txs.from, txs.keys, &txs.sorter)),
             spends: spends.as_ref().map(|spends| (spends.from, spends.keys, &spends.sorter)),
             filters: filters.as_ref().map(from),
             statistics: statistics.as_ref().map(from),
         };
-        let mut by_height = ByHeight::open(self.node, filters.as_ref(), statistics.as_ref())?;
+        let mut by_height = ByHeight::open(&shared, disk, filters.as_ref(), statistics.as_ref())?;
         let read = self.read_batches(start, &pass, &mut by_height)?;
         let [of_filters, of_statistics] = by_height.finish()?;
         let reached = self.blocks[..read.end].last();

@@ -5,6 +5,7 @@ use super::error::SyncError;
 use super::fault::Fault;
 use super::mend::stored_damage;
 use super::opened::{Node, refusal};
+use super::shared::Shared;
 use super::sources::BlockOrigin;
 use apus_progress::outcome::Refusal;
 
@@ -17,9 +18,9 @@ impl Fault {
             Self::Damaged(Step { id, place: BlockOrigin::Stored(pos), .. }, what) => {
                 stored_damage(node, id, pos, &what).into()
             }
-            Self::Damaged(step, what) => refused(node, step, what),
-            Self::Gone(step) => refused(node, step, "no peer has this block".to_string()),
-            Self::Rule(step, error) => refused(node, step, error.to_string()),
+            Self::Damaged(step, what) => refused(&node.shared(), step, what),
+            Self::Gone(step) => refused(&node.shared(), step, "no peer has this block".to_string()),
+            Self::Rule(step, error) => refused(&node.shared(), step, error.to_string()),
             Self::Unjudged(height) => {
                 SyncError::Unproved(format!("only a sync in order can judge block {height}"))
             }
@@ -37,10 +38,10 @@ impl Fault {
 }
 
 /// The error for a block that is not taken from the place of its step.
-fn refused(node: &Node, step: Step, reason: String) -> SyncError {
-    let mut refusal = refusal(node, &step, reason);
+fn refused(shared: &Shared, step: Step, reason: String) -> SyncError {
+    let mut refusal = refusal(shared, &step, reason);
     if let BlockOrigin::Stored(_) = step.place {
-        let height = node.tree().node(step.id).height;
+        let height = shared.tree.node(step.id).height;
         refusal.reason = format!("at height {height}: {}", refusal.reason);
     }
     SyncError::Refused(refusal)

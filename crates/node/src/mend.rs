@@ -14,13 +14,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus_chain::BlockId;
+use apus_chain::{BlockId, Tree};
 use apus_consensus::CheckedBlock;
 use apus_disk::{Disk, StoreError};
-use apus_store::{BlockStatus, FlatFilePos, STORAGE_HEADER_BYTES};
+use apus_store::{BlockFiles, BlockStatus, FlatFilePos, STORAGE_HEADER_BYTES};
 
 use super::block::step::Step;
 use super::block_peers::Wanted;
+use super::commit::Ledger;
 use super::fault::Fault;
 use super::opened::{Node, refusal};
 use super::shared::{NEVER, Shared};
@@ -68,7 +69,7 @@ pub fn take_another_copy(
         // A block from peers is requested again where it is checked.
         BlockOrigin::Peers => Ok(()),
         BlockOrigin::Source(place) => {
-            let refusal = refusal(node, &step, what.to_string());
+            let refusal = refusal(&node.shared(), &step, what.to_string());
             node.refuse(refusal);
             node.forget_copy(step.id, place);
             Ok(())
@@ -107,7 +108,7 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
     }
     let disk = node.dir().disk().clone();
     let directory = node.dir().path().to_path_buf();
-    let missing = missing_files(node);
+    let missing = missing_files(node.tree(), node.ledger(), node.files());
     let mut noted = read_note(&disk, &directory)?;
     if !missing.is_empty() {
         // They are no longer missing once their first block is stored again.
@@ -145,10 +146,10 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
 }
 
 /// Returns the numbers of the blk files that the block index names and that are missing.
-fn missing_files(node: &Node) -> BTreeSet<u32> {
-    let stored = |id: BlockId| node.record(id).block_pos().map(|pos| pos.file);
-    let named: BTreeSet<u32> = node.tree().ids().filter_map(stored).collect();
-    named.into_iter().filter(|file| !node.files().block_path(*file).exists()).collect()
+fn missing_files(tree: &Tree, ledger: &Ledger, files: &BlockFiles) -> BTreeSet<u32> {
+    let stored = |id: BlockId| ledger.record(id).block_pos().map(|pos| pos.file);
+    let named: BTreeSet<u32> = tree.ids().filter_map(stored).collect();
+    named.into_iter().filter(|file| !files.block_path(*file).exists()).collect()
 }
 
 /// Replaces the entries of a file that was missing, those from `listed` on in the list of repaired
@@ -266,7 +267,7 @@ fn good_copy(
         match checked(&node.shared(), step)? {
             Ok(block) => return Ok(Some(GoodCopy { place: Some(place), block })),
             Err(what) => {
-                let refusal = refusal(node, &step, what);
+                let refusal = refusal(&node.shared(), &step, what);
                 node.refuse(refusal);
             }
         }
@@ -305,7 +306,7 @@ fn replace(node: &mut Node, damaged: &DamagedBlock, copy: &GoodCopy) -> Result<(
         }
     };
     let reason = format!("the copy stored here was damaged ({what}) and was replaced by {from}");
-    let repaired = refusal(node, &step, reason);
+    let repaired = refusal(&node.shared(), &step, reason);
     let (shared, ledger) = node.split();
     let files = shared.files;
     let tree = shared.tree;

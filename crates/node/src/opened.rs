@@ -474,14 +474,12 @@ pub fn step(node: &Node, id: BlockId) -> Option<Step> {
 }
 
 /// Returns the refusal of a step's block: the reason, and where its bytes are.
-pub fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
-    let block = Some(node.parts.tree.node(step.id).hash);
+pub fn refusal(shared: &Shared, step: &Step, reason: String) -> Refusal {
+    let block = Some(shared.tree.node(step.id).hash);
     match step.place {
-        BlockOrigin::Source(place) => {
-            Refusal { block, ..node.parts.sources.refusal(place, reason) }
-        }
+        BlockOrigin::Source(place) => Refusal { block, ..shared.sources.refusal(place, reason) },
         BlockOrigin::Stored(pos) => Refusal {
-            path: Some(node.parts.files.block_path(pos.file)),
+            path: Some(shared.files.block_path(pos.file)),
             offset: Some(u64::from(pos.pos)),
             block,
             reason,

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 
+use apus_chain::{BlockId, Tree};
 use apus_coins::Chainstate;
 use apus_consensus::proof_of_work;
 use apus_disk::{Disk, StoreError};
@@ -20,7 +21,6 @@ use apus_wire::Network;
 
 use super::directory::open_directory;
 use super::error::SyncError;
-use super::opened::Node;
 use super::options::Options;
 
 /// The entries of a data directory to reconsider.
@@ -112,11 +112,10 @@ pub struct MarkedChain {
 
 impl MarkedChain {
     /// Finds the one with the most work.
-    pub fn of(node: &Node) -> Option<Self> {
-        let tree = node.tree();
+    pub fn of(tree: &Tree, tip: BlockId) -> Option<Self> {
         let failed = tree.ids().filter(|id| tree.node(*id).failed);
         let best = failed.max_by_key(|id| (tree.node(*id).work, Reverse(*id)))?;
-        if tree.node(best).work <= tree.node(node.tip()).work {
+        if tree.node(best).work <= tree.node(tip).work {
             return None;
         }
         let first = tree.ancestors(best).take_while(|id| tree.node(*id).failed).last()?;

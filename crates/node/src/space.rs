@@ -10,9 +10,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use apus_coins::Chainstate;
 use apus_disk::{Disk, FileSystem, StoreError};
 pub use apus_store::MIN_DISK_SPACE_BYTES;
-use apus_store::{BLOCKFILE_CHUNK_SIZE, BlockFiles, IndexKind, UNDOFILE_CHUNK_SIZE};
+use apus_store::{BLOCKFILE_CHUNK_SIZE, BlockFiles, DataDir, IndexKind, UNDOFILE_CHUNK_SIZE};
 
 use super::growth::{Bytes, Growth};
 use super::opened::Node;
@@ -238,15 +239,20 @@ pub fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack>, Stor
 ///
 /// # Errors
 /// There is not enough space. Nothing was written yet.
-pub fn check_for_snapshot(node: &Node, bytes: u64, is_proved: bool) -> Result<(), StoreError> {
+pub fn check_for_snapshot(
+    dir: &DataDir,
+    chainstate: &Chainstate,
+    bytes: u64,
+    is_proved: bool,
+) -> Result<(), StoreError> {
     let part = |bytes, name| vec![Part { bytes, name }];
     let proved = if is_proved { bytes } else { 0 };
     // Tables left over are removed before others are written.
-    let left_over = tables_bytes(node.dir().disk(), &node.dir().path().join(DIRECTORY));
+    let left_over = tables_bytes(dir.disk(), &dir.path().join(DIRECTORY));
     let loaded = bytes.saturating_sub(left_over);
     let demands = [
-        (Volume::of(node.dir().path())?, part(loaded, "coins of the snapshot")),
-        (Volume::of(node.chainstate().dir())?, part(proved, "coins that the blocks leave")),
+        (Volume::of(dir.path())?, part(loaded, "coins of the snapshot")),
+        (Volume::of(chainstate.dir())?, part(proved, "coins that the blocks leave")),
     ];
     match lack(&demands) {
         None => Ok(()),

@@ -209,7 +209,7 @@ impl Connections {
     /// Serves what `node` has now, and announces a new tip.
     pub fn serve(&mut self, node: &Node, observer: &dyn Observer) {
         node.publish_headers();
-        let announced = self.served.follow(node);
+        let announced = self.served.follow(node.view());
         if let Some(words) = self.served.announce() {
             observer.note(&words);
         }

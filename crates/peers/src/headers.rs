@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_chain::Tree;
+use apus_chain::{BlockId, Tree};
 use apus_consensus::Work;
 use apus_net::{Has, HeaderChain, NEAR_BLOCKS, claim};
 use apus_node::block::check::{History, check_bytes};
@@ -138,7 +138,7 @@ pub fn doubts(node: &Node, peers: &Peers) -> Vec<String> {
             "A peer has shown headers up to height {best}, but no peer sends their blocks"
         ));
     }
-    let age = age_of_tip(node);
+    let age = age_of_tip(node.tree(), node.tip());
     if age > OLD_TIP_SECONDS && node.options().stop_at_height.is_none() {
         let age = about(Duration::from_secs(age.unsigned_abs()));
         doubts.push(format!(
@@ -164,13 +164,13 @@ pub fn lags(node: &Node, peers: &Peers) -> bool {
     let top = node.options().stop_at_height.unwrap_or(u32::MAX);
     let best = node.tree().height(node.tree().best_header()).min(top);
     best > node.tree().height(node.tip()) + NEAR_BLOCKS
-        && (age_of_tip(node) > OLD_TIP_SECONDS
+        && (age_of_tip(node.tree(), node.tip()) > OLD_TIP_SECONDS
             || !peers.connections().manager().ends_in(node.tip()))
 }
 
 /// Returns the age of the last block in seconds.
-fn age_of_tip(node: &Node) -> i64 {
-    unix_time() - i64::from(node.tree().node(node.tip()).time)
+fn age_of_tip(tree: &Tree, tip: BlockId) -> i64 {
+    unix_time() - i64::from(tree.node(tip).time)
 }
 
 /// Adds peers' headers to the tree until `is_done`, and requests them from all peers again. With
@@ -239,7 +239,7 @@ fn store_arrived(
             Err(fault) => {
                 connections.blame(from, id, &fault, watch.observer);
                 if let Fault::Rule(step, error) = fault {
-                    node.refuse(refusal(node, &step, error.to_string()));
+                    node.refuse(refusal(&node.shared(), &step, error.to_string()));
                     node.mark_failed(id);
                 }
             }

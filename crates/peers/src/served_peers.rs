@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use apus_indexes::IndexReader;
 use apus_net::{OfferedFeature, Outgoing, PeerId, PeerOptions, Serving};
-use apus_node::opened::Node;
 use apus_node::options::Options;
+use apus_node::view::View;
 use apus_wire::message::{Command, Message, Services};
 
 use super::lan::Announcement;
@@ -44,12 +44,12 @@ impl ServedPeers {
         }
     }
 
-    /// Serves what `node` has now. Returns the announcements of a new tip.
-    pub fn follow(&mut self, node: &Node) -> Vec<(PeerId, Outgoing)> {
+    /// Serves what `view` shows now. Returns the announcements of a new tip.
+    pub fn follow(&mut self, view: Option<&Arc<View>>) -> Vec<(PeerId, Outgoing)> {
         match &self.stock {
             _ if !self.is_on => return Vec::new(),
             None => {
-                let view = node.view().cloned().expect("it is shown to peers");
+                let view = view.cloned().expect("it is shown to peers");
                 let stock = Stock::new(view, self.filters.take(), self.bytes_max);
                 self.stock = Some(Arc::new(stock));
                 return Vec::new();

@@ -44,8 +44,10 @@ pub fn connect_all(
     watch: Watch,
 ) -> Result<(), SyncError> {
     let choice = choose(node, claim)?;
-    if let Some(claim) = claim.filter(|claim| swift::build::is_past(node, claim)) {
-        note_past(node, claim, watch.observer);
+    if let Some(claim) =
+        claim.filter(|claim| swift::build::is_past(node.tree(), node.ledger(), claim))
+    {
+        note_past(node.tree(), node.tip(), claim, watch.observer);
     }
     announce(&choice, watch.observer);
     space::check(node, choice.method == Method::InOrder)?;
@@ -66,12 +68,13 @@ pub fn connect_all(
             let claim = claim.expect("SwiftSync is chosen for a claim");
             let built = swift::build::build(node, claim, watch);
             if matches!(built, Err(SyncError::Stopped)) {
-                let blocks = swift::build::saved_blocks(node, claim)?;
+                let blocks = swift::build::saved_blocks(node.dir(), node.tree(), claim)?;
                 course.saved = Some(SavedSync::SwiftSync(blocks));
             }
             built?;
             if node.tip() != before {
-                show_tip(node, watch.observer);
+                let (shared, ledger) = node.split();
+                ledger.show_tip(&shared, watch.observer);
             }
         }
     }
@@ -113,7 +116,8 @@ pub fn join_towards(
             Joined::Done { left_amount } => {
                 course.left_amount = is_first.then_some(left_amount);
                 if let Goal::Best { .. } = goal {
-                    show_tip(node, watch.observer);
+                    let (shared, ledger) = node.split();
+                    ledger.show_tip(&shared, watch.observer);
                 }
             }
             Joined::Below(height) => {
@@ -149,21 +153,15 @@ fn next_join(node: &Node, observer: &dyn Observer) -> Result<Option<BlockId>, Sy
     Ok(target)
 }
 
-/// Shows the tip to the observer and to peers, after many blocks were connected at once.
-fn show_tip(node: &mut Node, observer: &dyn Observer) {
-    let (shared, ledger) = node.split();
-    ledger.show_tip(&shared, observer);
-}
-
 /// Tells the user that the hints or the snapshot are not used, since the tip has reached their
 /// height.
-fn note_past(node: &Node, claim: &Claim, observer: &dyn Observer) {
-    let height = claim.height(node.tree()).unwrap_or(0);
+fn note_past(tree: &Tree, tip: BlockId, claim: &Claim, observer: &dyn Observer) {
+    let height = claim.height(tree).unwrap_or(0);
     observer.note(&format!(
         "{} {} is for height {height} and is not used: the UTXO set is already at height {}",
         claim.option(),
         claim.path().display(),
-        node.tree().node(node.tip()).height
+        tree.node(tip).height
     ));
 }
 

@@ -1,6 +1,7 @@
 //! What is known at the end of a failed sync, for its error.
 
 use apus_node::block::script_difference::ScriptDifference;
+use apus_node::block::scripts::ScriptChecker;
 use apus_node::context::Context;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
@@ -25,13 +26,13 @@ impl<'a> Ending<'a> {
         Self {
             refusals: node.refusals(),
             loaded: loaded.and_then(|claim| claim.height(node.tree())),
-            ..Self::of_reindex(node)
+            ..Self::of_reindex(node.shared().scripts)
         }
     }
 
     /// A reindex reads no block that is refused before it is connected, and proves no snapshot.
-    pub fn of_reindex(node: &'a Node) -> Self {
-        Self { refusals: &[], difference: node.shared().scripts.difference(), loaded: None }
+    pub fn of_reindex(scripts: &'a ScriptChecker) -> Self {
+        Self { refusals: &[], difference: scripts.difference(), loaded: None }
     }
 
     pub fn explain(&self, error: SyncError) -> SyncError {

@@ -73,7 +73,9 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
     {
         return Err(SyncError::WrongOptions(format!("{why}: remove --method=join")));
     }
-    if let Some(claim) = claim.filter(|claim| !swift::build::is_past(node, claim)) {
+    if let Some(claim) =
+        claim.filter(|claim| !swift::build::is_past(node.tree(), node.ledger(), claim))
+    {
         return Ok(ChosenMethod::swiftsync(node, claim));
     }
     if options.method.is_none()

@@ -50,7 +50,7 @@ impl Found {
         has_other_blocks: bool,
     ) -> Result<Self, SyncError> {
         let pruning = &node.ledger().pruning;
-        let claim = claim.filter(|claim| has_to_start_over(node, claim));
+        let claim = claim.filter(|claim| has_to_start_over(node.tree(), node.ledger(), claim));
         let unfinished = || rebuild::unfinished(node.dir().disk(), node.dir().path());
         let has_doomed_rebuild = pruning.target().is_some() && unfinished()?.is_some();
         Ok(Self {

@@ -59,7 +59,7 @@ fn rebuild(run: &Run, watch: Watch) -> Result<Summary, SyncError> {
         watch.observer.meters(&node.meters());
         bound_cache(&mut node);
         let summary = connect(&mut node, claim.as_ref(), started, watch)
-            .map_err(|error| Ending::of_reindex(&node).explain(error))?;
+            .map_err(|error| Ending::of_reindex(node.shared().scripts).explain(error))?;
         end(node, Some(rebuild), summary)
     })
 }

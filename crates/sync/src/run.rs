@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_chain::Tree;
+use apus_chain::{BlockId, Tree};
 use apus_disk::{ShareWatch, StoreError};
 use apus_host::resources;
 use apus_indexes::Upkeep;
 use apus_node::block_peers::BlockPeers;
+use apus_node::commit::Ledger;
 use apus_node::error::SyncError;
 use apus_node::memory_share::{InOrderShare, header_bytes};
 use apus_node::opened::{Coins, Node, observe, share_of};
@@ -17,6 +18,7 @@ use apus_node::rebuild::Rebuild;
 use apus_node::reconsider::{MarkedChain, reconsider};
 use apus_node::run::Run;
 use apus_node::scan::{open_sources, scan_into_node};
+use apus_node::shared::Shared;
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::sources::Gap;
 use apus_node::system_clock::refuse_clock_behind;
@@ -83,7 +85,7 @@ fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summar
         if let Some(snapshot) = &node.ledger().snapshot {
             announce_snapshot(snapshot, node.tree(), watch.observer);
         }
-        if let Some(marked) = MarkedChain::of(&node) {
+        if let Some(marked) = MarkedChain::of(node.tree(), node.tip()) {
             watch.observer.note(&format!("Warning: {marked}"));
         }
         let has_other_blocks = inputs.has_other_blocks(options);
@@ -412,9 +414,11 @@ pub(crate) fn end(
 ) -> Result<Summary, SyncError> {
     if rebuild.is_some() && !summary.interrupted {
         shrink::check_height(&node, &summary.refusals)?;
-        node.ledger_mut().writes.new_set = false;
-        write_failed(&mut node)?;
-        leave_snapshot(&mut node)?;
+        let tip = node.tip();
+        let (shared, ledger) = node.split();
+        ledger.writes.new_set = false;
+        write_failed(&shared, ledger)?;
+        leave_snapshot(&shared, ledger, tip)?;
     }
     let dir = node.close();
     if let Some(rebuild) = rebuild.filter(|_| !summary.interrupted) {
@@ -425,23 +429,22 @@ pub(crate) fn end(
 }
 
 /// Marks in the index the blocks that the rebuild refused.
-fn write_failed(node: &mut Node) -> Result<(), StoreError> {
-    let failed: Vec<_> = node.tree().ids().filter(|id| node.tree().node(*id).failed).collect();
+fn write_failed(shared: &Shared, ledger: &mut Ledger) -> Result<(), StoreError> {
+    let Shared { tree, files, .. } = *shared;
+    let failed: Vec<_> = tree.ids().filter(|id| tree.node(*id).failed).collect();
     if failed.is_empty() {
         return Ok(());
     }
     for id in failed {
-        node.ledger_mut().change(id);
+        ledger.change(id);
     }
-    node.write_index()
+    ledger.write_index(files, tree)
 }
 
 /// Gives up a second UTXO set if bitcoind could not start with it next to the rebuilt one.
-fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
-    let tip = node.tip();
-    let (shared, ledger) = node.split();
+fn leave_snapshot(shared: &Shared, ledger: &mut Ledger, tip: BlockId) -> Result<(), StoreError> {
     if let Some(left) = ledger.leave_snapshot(shared.tree, tip) {
-        node.write_index()?;
+        ledger.write_index(shared.files, shared.tree)?;
         left.give_up()?;
     }
     Ok(())
@@ -469,9 +472,10 @@ pub(crate) fn connect(
         saved = join.map(SavedSync::Join);
     }
     if let Some(claim) = claim.filter(|_| chosen.is_none())
-        && !swift::build::is_past(node, claim)
+        && !swift::build::is_past(node.tree(), node.ledger(), claim)
     {
-        saved = Some(SavedSync::SwiftSync(swift::build::saved_blocks(node, claim)?));
+        let blocks = swift::build::saved_blocks(node.dir(), node.tree(), claim)?;
+        saved = Some(SavedSync::SwiftSync(blocks));
     }
     let above_tip = Some(above_tip(node));
     let summary = summary(node, started, interrupted);

@@ -1,6 +1,8 @@
 //! The stages of a run by each method.
 
 use apus_chain::BlockId;
+use apus_node::commit::Ledger;
+use apus_node::forecast::Forecast;
 use apus_node::opened::Node;
 use apus_node::options::AssumeValid;
 use apus_node::waiting::Waiting;
@@ -17,7 +19,10 @@ pub(super) fn stages(
     blocks: &Waiting,
     rest: Option<Waiting>,
 ) -> RunPlan {
-    let first = Task { tables: node.chainstate().disk_bytes() as f64, ..task(node, blocks) };
+    let first = Task {
+        tables: node.chainstate().disk_bytes() as f64,
+        ..task(node.forecast(), node.ledger(), blocks)
+    };
     // Every script is checked by a SwiftSync, or none, however deep blocks are buried.
     let first = match (method, node.options().assumevalid) {
         (Method::SwiftSync, AssumeValid::Nothing) => Task { script_bytes: first.bytes, ..first },
@@ -28,7 +33,7 @@ pub(super) fn stages(
     let rest = rest.filter(|_| method != Method::InOrder);
     if let Some(rest) = &rest {
         let tables = first.tables + first.new_tables;
-        let rest = Task { tables, ..task(node, rest) };
+        let rest = Task { tables, ..task(node.forecast(), node.ledger(), rest) };
         stages.extend(rest.stages(Method::InOrder, node.shared().costs));
     }
     let bytes = blocks.bytes + rest.map_or(0, |rest| rest.bytes);
@@ -39,7 +44,8 @@ pub(super) fn stages(
 /// Returns the stages of a proof of the blocks up to `target`: the sums alone or, with `by_join`,
 /// the sums of outpoints and then every rule by a join.
 pub fn of_proof(node: &Node, target: BlockId, by_join: bool) -> RunPlan {
-    let task = task(node, &Waiting::between(node, 1, target));
+    let blocks = Waiting::between(node, 1, target);
+    let task = task(node.forecast(), node.ledger(), &blocks);
     let checks_all = node.options().assumevalid == AssumeValid::Nothing && !by_join;
     let script_bytes = if checks_all { task.bytes } else { 0.0 };
     let mut stages = Task { script_bytes, ..task }.stages(Method::SwiftSync, node.shared().costs);
@@ -50,15 +56,15 @@ pub fn of_proof(node: &Node, target: BlockId, by_join: bool) -> RunPlan {
     RunPlan { stages }
 }
 
-fn task(node: &Node, blocks: &Waiting) -> Task {
+fn task(forecast: &Forecast, ledger: &Ledger, blocks: &Waiting) -> Task {
     Task {
         blocks: f64::from((blocks.last + 1).saturating_sub(blocks.first)),
         bytes: blocks.bytes as f64,
         script_bytes: blocks.with_scripts as f64,
         from_peers: blocks.from_peers as f64,
         tables: 0.0,
-        new_tables: node.forecast().growth.tables(blocks.bytes).likely as f64,
-        cached: node.ledger().limit.share.cache_bytes as f64 * CACHED_TABLES,
+        new_tables: forecast.growth.tables(blocks.bytes).likely as f64,
+        cached: ledger.limit.share.cache_bytes as f64 * CACHED_TABLES,
     }
 }
 

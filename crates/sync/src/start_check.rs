@@ -3,12 +3,14 @@
 
 use apus_disk::StoreError;
 use apus_node::block::step::Step;
+use apus_node::commit::Ledger;
 use apus_node::error::SyncError;
 use apus_node::mend::{note_file, take_another_copy};
 use apus_node::opened::{Coins, Node};
-use apus_node::options::StartCheck;
+use apus_node::options::{Options, StartCheck};
 use apus_node::remedy;
 use apus_node::run::Run;
+use apus_node::shared::Shared;
 use apus_node::sources::BlockOrigin;
 use apus_progress::{Observer, Progress, Watch};
 
@@ -47,10 +49,10 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
         refuse_small_cache(node.options().start_check, &found)?;
         return Ok(node);
     };
-    match damaged_block(&node, &damage) {
+    match damaged_block(&node.shared(), node.ledger(), &damage) {
         Some((_, file)) if may_mend => note_file(node.dir().disk(), node.dir().path(), file)?,
         Some((step, _)) => take_another_copy(&mut node, step, &damage.error.what, watch.stop)?,
-        None => return Err(error_of(&node, damage, found.damage.count)),
+        None => return Err(error_of(node.options(), node.ledger(), damage, found.damage.count)),
     }
     Ok(node)
 }
@@ -74,12 +76,15 @@ pub fn check_mended(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
             return Ok(());
         };
         let again = |id| copied.iter().filter(|copied| **copied == id).count() >= COPIES_MAX;
-        match damaged_block(node, &damage).filter(|(step, _)| !again(step.id)) {
+        let block = damaged_block(&node.shared(), node.ledger(), &damage);
+        match block.filter(|(step, _)| !again(step.id)) {
             Some((step, _)) => {
                 copied.push(step.id);
                 take_another_copy(node, step, &damage.error.what, watch.stop)?;
             }
-            None => return Err(error_of(node, damage, found.damage.count)),
+            None => {
+                return Err(error_of(node.options(), node.ledger(), damage, found.damage.count));
+            }
         }
     }
 }
@@ -117,21 +122,21 @@ fn take_first(found: &mut Verified) -> Option<Damage> {
 
 /// Returns the block whose bytes are damaged, and the number of its file. `None` for other damage,
 /// or if the disk failed.
-fn damaged_block(node: &Node, damage: &Damage) -> Option<(Step, u32)> {
-    let id = node.tree().find(&damage.block)?;
-    let pos = node.record(id).block_pos()?;
-    let is_missing = !node.files().block_path(pos.file).exists();
+fn damaged_block(shared: &Shared, ledger: &Ledger, damage: &Damage) -> Option<(Step, u32)> {
+    let id = shared.tree.find(&damage.block)?;
+    let pos = ledger.record(id).block_pos()?;
+    let is_missing = !shared.files.block_path(pos.file).exists();
     let is_block = damage.level <= 1 && (damage.error.source.is_none() || is_missing);
     is_block.then_some((Step { id, place: BlockOrigin::Stored(pos), weight: 0 }, pos.file))
 }
 
 /// Returns the error for the first of `count` pieces of damage.
-fn error_of(node: &Node, damage: Damage, count: u64) -> SyncError {
+fn error_of(options: &Options, ledger: &Ledger, damage: Damage, count: u64) -> SyncError {
     let Damage { height, block, mut error, .. } = damage;
     let more = match count {
         1 => String::new(),
         count => format!(" (and {} more)", count - 1),
     };
     error.what = format!("block {block} at height {height}: {}{more}", error.what);
-    remedy::of_damage(node.options(), node.ledger().pruning.is_pruned, error).into()
+    remedy::of_damage(options, ledger.pruning.is_pruned, error).into()
 }

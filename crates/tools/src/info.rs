@@ -51,7 +51,7 @@ pub fn txoutset_info_at(options: &Options, height: u32) -> Result<StatisticsAt, 
                 "--height {height} is above the tip, which is at height {tip}"
             )));
         }
-        statistics_at(&node, height)?.ok_or_else(|| {
+        statistics_at(node.dir(), node.tree(), node.ledger(), height)?.ok_or_else(|| {
             SyncError::Input(format!(
                 "the UTXO set at height {height} is known from coinstatsindex alone, which is \
                  missing here or does not reach that height: `apus index coinstatsindex` builds it"

@@ -95,7 +95,7 @@ pub struct IndexStatus {
 impl IndexStatus {
     /// Returns the indexes of the directory that `node` has open.
     fn all(node: &Node) -> Vec<Self> {
-        let status = |kind| match reached(node, kind) {
+        let status = |kind| match reached(node.dir(), node.tree(), kind) {
             Ok(found) => found.map(|found| Self { kind, reached: Ok(found) }),
             Err(error) => Some(Self { kind, reached: Err(error.to_string()) }),
         };
@@ -181,7 +181,7 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
             blocks_from: node.ledger().blocks_from(),
             undo_from: node.ledger().undo_from(),
             pruned: node.ledger().pruning.is_pruned,
-            marked: MarkedChain::of(&node),
+            marked: MarkedChain::of(node.tree(), node.tip()),
             indexes: IndexStatus::all(&node),
             unfinished,
             directory,

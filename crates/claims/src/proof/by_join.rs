@@ -50,7 +50,7 @@ pub(super) fn prove_by_join(
     let is_stored = !node.ledger().writes.any;
     let directory = is_stored.then(|| temporary_dir(node.options())).transpose()?;
     let place = directory.as_ref().map_or(node.dir().path(), TemporaryDir::path);
-    begin(proof, &node, target, lacking, place)?;
+    begin(proof, Waiting::between(&node, 1, target).bytes, lacking, place)?;
     let plan = SwiftPlan::new(&node, target, Mode::AssumeValid);
     let plan = plan.map_err(|fault| into_error(fault, &node, proof.claim))?;
     proof.watch.observer.plan(&of_proof(&node, target, true));
@@ -85,15 +85,9 @@ pub(super) fn prove_by_join(
     Ok(Summary { spilled_bytes, ..summary(&mut node, proof.started, false) })
 }
 
-/// Shows the user what will be done, unless `place` has no room for it.
-fn begin(
-    proof: &Proof,
-    node: &Node,
-    target: BlockId,
-    lacking: u32,
-    place: &Path,
-) -> Result<(), StoreError> {
-    let bytes = Waiting::between(node, 1, target).bytes;
+/// Shows the user what will be done with blocks of so many bytes, unless `place` has no room for
+/// it.
+fn begin(proof: &Proof, bytes: u64, lacking: u32, place: &Path) -> Result<(), StoreError> {
     if let Some(lack) = space::lack_for_proof(place, bytes)? {
         return Err(lack.into_error_of_proof());
     }

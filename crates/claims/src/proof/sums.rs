@@ -57,7 +57,8 @@ impl Proof<'_> {
         }
         // If the claim is too damaged for its coins to be compared, `error` names the damage
         // already.
-        let found = find_differences(node, claim, plan, watch).ok().flatten();
+        let found =
+            find_differences(&node.shared(), node.options(), claim, plan, watch).ok().flatten();
         let is_none = found.as_ref().is_some_and(|found| found.coins.is_empty() && !found.are_more);
         let differences = found.unwrap_or_default();
         let error = SyncError::Differs { error: Box::new(error), differences };

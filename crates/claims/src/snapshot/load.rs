@@ -86,7 +86,7 @@ pub fn load_snapshot_on(
                 let directory = node.dir().path().display();
                 let refuse = |why| SyncError::Input(format!("{directory}: {why}"));
                 check_base(&node, &listed)?.map_err(refuse)?;
-                space::check_for_snapshot(&node, file.bytes(), false)?;
+                space::check_for_snapshot(node.dir(), node.chainstate(), file.bytes(), false)?;
                 load(&mut node, &file, &listed, watch)?
             }
         };

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use apus_chain::BlockId;
+use apus_chain::{BlockId, Tree};
 use apus_disk::StoreError;
 use apus_node::assumevalid::Assumed;
 use apus_node::block::step::Step;
@@ -11,6 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, observe, refusal, step};
+use apus_node::options::Options;
 use apus_peers::store_left_after;
 use apus_progress::outcome::Refusal;
 use apus_progress::{Phase, Watch};
@@ -24,8 +25,8 @@ use super::ready::Branch;
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
     /// The last block of the best valid chain, or its ancestor at `up_to` or at
-    /// [`Options::stop_at_height`](apus_node::Options::stop_at_height). Blocks that break a rule
-    /// are refused, and another chain becomes the best one.
+    /// [`Options::stop_at_height`]. Blocks that break a rule are refused, and another chain becomes
+    /// the best one.
     Best {
         /// The greatest height to connect.
         up_to: u32,
@@ -40,24 +41,24 @@ impl Goal {
     pub const BEST: Self = Self::Best { up_to: u32::MAX };
 
     /// Returns the last block of the chain to connect next; `None` if the goal is reached.
-    fn next(self, node: &Node) -> Option<BlockId> {
+    fn next(self, tree: &Tree, tip: BlockId, options: &Options) -> Option<BlockId> {
         match self {
-            Self::Exactly(block) => Some(block).filter(|block| *block != node.tip()),
+            Self::Exactly(block) => Some(block).filter(|block| *block != tip),
             Self::Best { up_to } => {
-                let height = node.tree().node(node.tip()).height;
-                let top = node.options().stop_at_height.unwrap_or(u32::MAX).min(up_to);
-                let best = node.tree().best_candidate()?;
-                (height < top && node.tree().is_better(best, node.tip())).then_some(best)
+                let height = tree.node(tip).height;
+                let top = options.stop_at_height.unwrap_or(u32::MAX).min(up_to);
+                let best = tree.best_candidate()?;
+                (height < top && tree.is_better(best, tip)).then_some(best)
             }
         }
     }
 
     /// Returns the block at which the goal ends, in the chain up to `next`.
-    fn top(self, node: &Node, next: BlockId) -> BlockId {
+    fn top(self, tree: &Tree, options: &Options, next: BlockId) -> BlockId {
         let Self::Best { up_to } = self else { return next };
-        let top = node.options().stop_at_height.unwrap_or(u32::MAX).min(up_to);
-        let top = top.min(node.tree().node(next).height);
-        node.tree().ancestor(next, top).unwrap_or(next)
+        let top = options.stop_at_height.unwrap_or(u32::MAX).min(up_to);
+        let top = top.min(tree.node(next).height);
+        tree.ancestor(next, top).unwrap_or(next)
     }
 }
 
@@ -114,10 +115,10 @@ fn with_kept(mut error: SyncError, height: u32) -> SyncError {
 fn connect_branches(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), SyncError> {
     loop {
         node.forget_pruned();
-        let Some(next) = goal.next(node) else { return Ok(()) };
+        let Some(next) = goal.next(node.tree(), node.tip(), node.options()) else { return Ok(()) };
         let fork = node.ledger().active.fork(node.tree(), next).unwrap_or(node.tree().genesis());
         disconnect_to(node, fork, watch)?;
-        let steps = steps(node, fork, goal.top(node, next));
+        let steps = steps(node, fork, goal.top(node.tree(), node.options(), next));
         let from = node.tree().node(fork).height;
         let to = node.tree().node(next).height;
         tracing::debug!(
@@ -127,13 +128,15 @@ fn connect_branches(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), Syn
         if steps.is_empty() {
             return match goal {
                 Goal::Best { .. } => Ok(()),
-                Goal::Exactly(last) => Err(no_good_copy(node, last)),
+                Goal::Exactly(last) => {
+                    Err(no_good_copy(node.tree(), node.tip(), last, node.refusals()))
+                }
             };
         }
         let Err(fault) = connect(node, &steps, watch) else { continue };
         match with_left_stored(node, fault)? {
             Fault::Rule(step, error) if matches!(goal, Goal::Best { .. }) => {
-                let refusal = refusal(node, &step, error.to_string());
+                let refusal = refusal(&node.shared(), &step, error.to_string());
                 tracing::debug!(target: "validation", %refusal, "refused");
                 node.refuse(refusal);
                 node.mark_failed(step.id);
@@ -167,10 +170,10 @@ fn connect_branches(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), Syn
 
 /// Returns the error for the block after the tip, on the way to `last`, if no good copy of it is
 /// left.
-fn no_good_copy(node: &Node, last: BlockId) -> SyncError {
-    let next = node.tree().node(node.tip()).height + 1;
-    let block = node.tree().ancestor(last, next).map(|id| node.tree().node(id).hash);
-    let refused = node.refusals().iter().rev().find(|refusal| refusal.block == block);
+fn no_good_copy(tree: &Tree, tip: BlockId, last: BlockId, refusals: &[Refusal]) -> SyncError {
+    let next = tree.node(tip).height + 1;
+    let block = tree.ancestor(last, next).map(|id| tree.node(id).hash);
+    let refused = refusals.iter().rev().find(|refusal| refusal.block == block);
     let reason = format!("no good copy of this block, at height {next}, is left");
     let gone = Refusal { path: None, offset: None, block, reason };
     SyncError::Refused(refused.cloned().unwrap_or(gone))

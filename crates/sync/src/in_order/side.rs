@@ -105,7 +105,7 @@ fn store(
                 checked = node.split().0.checked(step, stop);
             }
             Err(Fault::Rule(_, error)) => {
-                let refusal = refusal(node, &step, error.to_string());
+                let refusal = refusal(&node.shared(), &step, error.to_string());
                 node.refuse(refusal);
                 node.mark_failed(step.id);
                 break;

@@ -13,6 +13,7 @@ use apus_join::{Layout, Memory, cut};
 use apus_node::commit::Ledger;
 use apus_node::opened::Node;
 use apus_node::options::Options;
+use apus_node::shared::Shared;
 use apus_node::space;
 use apus_progress::Observer;
 use apus_progress::words::size;
@@ -68,11 +69,12 @@ impl Workspace {
         let fits = |saved: &Saved| {
             saved.key == key
                 && may_carry_on_at(&saved.spill, node.options())
-                && fits(saved, plan, node)
+                && fits(saved, plan, &node.shared(), node.ledger())
         };
+        let memory = memory(node.options(), node.ledger());
         if let Some(saved) = saved.filter(fits) {
             directory::expect(&saved.spill, node.options())?;
-            match Self::resume(node, key.clone(), saved) {
+            match Self::resume(node.dir().disk(), node.options(), memory, key.clone(), saved) {
                 Ok(mut work) => {
                     work.state.assumed = plan.assumed_blocks(node.tree());
                     return Ok(work);
@@ -82,7 +84,6 @@ impl Workspace {
             }
         }
         Self::forget(node)?;
-        let memory = memory(node);
         let sizes: Vec<u64> = plan.steps.iter().map(|step| step.weight).collect();
         let layout = Layout::new(plan.first_height, &sizes, memory);
         let spill = node.options().spill_path();
@@ -100,16 +101,21 @@ impl Workspace {
         Ok(Self { disk, progress, spill, key, parts, layout, memory, hash_key, state, save_every })
     }
 
-    fn resume(node: &Node, key: Key, saved: Saved) -> Result<Self, StoreError> {
-        let memory = memory(node);
+    fn resume(
+        disk: &Disk,
+        options: &Options,
+        memory: Memory,
+        key: Key,
+        saved: Saved,
+    ) -> Result<Self, StoreError> {
         let Saved { layout, state, hash_key, .. } = saved;
         let spill = saved.spill;
-        let progress = progress_path(node.options());
+        let progress = progress_path(options);
         let path = spill_file(&spill);
         let piece_bytes = layout.piece_bytes(memory);
-        let parts = Parts::resume(node.dir().disk(), path, piece_bytes, &saved.parts, CACHING)?;
-        let disk = node.dir().disk().clone();
-        let save_every = node.options().save_every;
+        let parts = Parts::resume(disk, path, piece_bytes, &saved.parts, CACHING)?;
+        let disk = disk.clone();
+        let save_every = options.save_every;
         tracing::debug!(target: "blockstorage",
             read = state.blocks_read(),
             checked = state.checked,
@@ -310,7 +316,7 @@ fn is_in_place(chainstate: &Chainstate, dir: &DataDir) -> bool {
 }
 
 /// Returns whether saved work is of the blocks of the plan, and these are stored where they were.
-fn fits(saved: &Saved, plan: &JoinPlan, node: &Node) -> bool {
+fn fits(saved: &Saved, plan: &JoinPlan, shared: &Shared, ledger: &Ledger) -> bool {
     let mut next = 0;
     let spans = &saved.state.spans;
     let in_order = spans.iter().all(|span| std::mem::replace(&mut next, span.end) == span.first);
@@ -318,10 +324,10 @@ fn fits(saved: &Saved, plan: &JoinPlan, node: &Node) -> bool {
         && next == plan.steps.len()
         && saved.layout.covers(plan.first_height..plan.end_height())
         && saved.state.checked <= next
-        && saved.state.assumed <= plan.assumed_blocks(node.tree())
+        && saved.state.assumed <= plan.assumed_blocks(shared.tree)
         && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
-        && has_undo(&saved.state.undo, node.files())
-        && saved.positions == positions(&saved.state, plan, &node.ledger().records.all)
+        && has_undo(&saved.state.undo, shared.files)
+        && saved.positions == positions(&saved.state, plan, &ledger.records.all)
 }
 
 /// Returns whether the rev files still have all of this undo data: they are cut when a join is
@@ -346,9 +352,9 @@ fn positions(state: &JoinState, plan: &JoinPlan, records: &[IndexRecord]) -> Has
 }
 
 /// Returns the memory that a join may take, and its number of threads.
-fn memory(node: &Node) -> Memory {
-    let workers = threads::workers(node.options().threads);
-    Memory { bytes: node.ledger().limit.share.cache_bytes, workers }
+fn memory(options: &Options, ledger: &Ledger) -> Memory {
+    let workers = threads::workers(options.threads);
+    Memory { bytes: ledger.limit.share.cache_bytes, workers }
 }
 
 /// Returns whether the operating system failed to read a file that may be intact, as opposed to a

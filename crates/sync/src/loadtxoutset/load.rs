@@ -13,9 +13,11 @@ use apus_disk::{Disk, Share, ShareWatch, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
 use apus_node::coin_tables::{Tables, Writing};
+use apus_node::commit::Ledger;
 use apus_node::error::{SyncError, of_read};
 use apus_node::gathered::{Gathered, stats_by_sorting};
 use apus_node::opened::{Node, share_of};
+use apus_node::shared::Shared;
 use apus_node::snapshot_chainstate::{DIRECTORY, SnapshotChainstate, mark_whole};
 use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_store::BlockStatus;
@@ -40,7 +42,8 @@ pub fn load(
     let task = Task { node, file, listed, watch };
     let written = task.write(&disk, &directory).map_err(|error| of_read(file.path(), error));
     let loaded = written.and_then(|coins| {
-        coins.iter().try_for_each(|_| note_base(node, &listed.base, watch.observer))?;
+        let (shared, ledger) = node.split();
+        coins.iter().try_for_each(|_| note_base(&shared, ledger, &listed.base, watch.observer))?;
         Ok(coins)
     });
     let Ok(Some(_)) = loaded else {
@@ -118,8 +121,12 @@ pub fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<Result<(), Str
 /// Makes the headers up to the base block, and a best block of `chainstate`, durable as bitcoind
 /// needs them: from the segwit height on, it requires of every block of a chain that it was stored
 /// with its witnesses.
-fn note_base(node: &mut Node, base: &Hash, observer: &dyn Observer) -> Result<(), StoreError> {
-    let (shared, ledger) = node.split();
+fn note_base(
+    shared: &Shared,
+    ledger: &mut Ledger,
+    base: &Hash,
+    observer: &dyn Observer,
+) -> Result<(), StoreError> {
     let branch = shared.tree.find(base).into_iter().flat_map(|base| shared.tree.ancestors(base));
     for id in branch.filter(|id| shared.tree.height(*id) >= shared.network.segwit_height) {
         if !ledger.record(id).status.has(BlockStatus::BLOCK_OPT_WITNESS) {
@@ -129,7 +136,7 @@ fn note_base(node: &mut Node, base: &Hash, observer: &dyn Observer) -> Result<()
     if ledger.writes.new_set {
         ledger.write_index(shared.files, shared.tree)
     } else {
-        ledger.commit(&shared, observer)
+        ledger.commit(shared, observer)
     }
 }
 

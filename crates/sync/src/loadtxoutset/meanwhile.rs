@@ -29,15 +29,18 @@ pub fn load_while_missing(
     let Some(claim @ Claim::Snapshot(file)) = claim else { return Ok(()) };
     let base = node.tree().find(&file.head().base);
     let may_wait = base.is_some_and(|base| lacks_blocks(node, base));
-    let goes_on = may_wait && !swift::build::is_past(node, claim);
-    if !goes_on || is_loaded(node.ledger(), claim) || swift::plan::targets(node, claim).is_err() {
+    let goes_on = may_wait && !swift::build::is_past(node.tree(), node.ledger(), claim);
+    if !goes_on
+        || is_loaded(node.ledger(), claim)
+        || swift::plan::targets(node.tree(), node.options(), claim).is_err()
+    {
         return Ok(());
     }
     let found = match listed(&node.options().network, file) {
         Err(why) => Err(why),
         Ok(listed) => check_base(node, &listed)?.map(|()| listed),
     };
-    let room = space::check_for_snapshot(node, file.bytes(), true);
+    let room = space::check_for_snapshot(node.dir(), node.chainstate(), file.bytes(), true);
     let found: Result<AssumeutxoData, String> =
         found.and_then(|listed| room.map(|()| listed).map_err(|error| error.to_string()));
     match found {

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::AtomicBool;
 
-use apus_chain::BlockId;
+use apus_chain::{BlockId, Tree};
 use apus_disk::StoreError;
 use apus_node::block::step::Step;
 use apus_node::block_peers::GivesUp;
+use apus_node::commit::Ledger;
 use apus_node::context::Context;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
@@ -14,6 +15,7 @@ use apus_node::opened::{Node, step};
 use apus_node::sources::{BlockOrigin, Sources};
 use apus_peers::{download, store_left_after};
 use apus_progress::Watch;
+use apus_store::DataDir;
 
 use super::attempt::{Ended, attempt};
 use super::directory::{forget, saved};
@@ -38,7 +40,7 @@ const ASKED_TIMES: u32 = 2;
 /// The claim, blocks or undo data are wrong or incomplete; the disk fails; or `watch` asks to stop.
 /// No coins are committed then; stored blocks are kept.
 pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncError> {
-    let (mode, mut targets) = plan::targets(node, claim)?;
+    let (mode, mut targets) = plan::targets(node.tree(), node.options(), claim)?;
     // Begins with the branch of an interrupted run: those before it have failed there.
     let saved = saved(node.dir(), claim)?.map(|saved| saved.key.target);
     let at = targets.iter().position(|id| Some(node.tree().node(*id).hash) == saved);
@@ -105,8 +107,9 @@ fn build_branch(
         store_recent(node, target, mode, watch)?;
         let mut plan = SwiftPlan::new(node, target, mode)?;
         plan.looks_up_coins = asked == ASKED_TIMES;
-        let words =
-            plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
+        let words = plan
+            .words_on_pruning(node.options(), &node.ledger().pruning, claim)
+            .filter(|_| !std::mem::replace(&mut is_said, true));
         words.iter().for_each(|words| watch.observer.note(words));
         let result = attempt(node, claim, &plan, corrects, watch);
         let stored = store_left_after(node, plan.stored_from, result.as_ref().err());
@@ -119,7 +122,7 @@ fn build_branch(
             Ok(Ended::LacksCoins(lacking)) => {
                 asked += 1;
                 if asked > ASKED_TIMES || asked == ASKED_TIMES && !corrects {
-                    return Err(no_coins(node, &lacking));
+                    return Err(no_coins(node.dir(), node.tree(), &lacking));
                 }
                 if asked == ASKED_TIMES {
                     watch.observer.note(&words_on_look_up(lacking.len()));
@@ -142,11 +145,11 @@ fn build_branch(
 }
 
 /// Returns the fault for blocks whose coins no peer has sent, and that are too many to look up.
-fn no_coins(node: &Node, lacking: &[BlockId]) -> Fault {
-    let first = lacking.first().map_or(0, |id| node.tree().height(*id));
+fn no_coins(dir: &DataDir, tree: &Tree, lacking: &[BlockId]) -> Fault {
+    let first = lacking.first().map_or(0, |id| tree.height(*id));
     let others = lacking.len().saturating_sub(1);
     let why = format!(", and no peer sends the coins that it and {others} other blocks spend");
-    no_undo(first, node.dir().blocks_path(), &why)
+    no_undo(first, dir.blocks_path(), &why)
 }
 
 fn words_on_look_up(blocks: usize) -> String {
@@ -196,10 +199,10 @@ fn may_have_another_copy(sources: &Sources, step: &Step) -> bool {
 }
 
 /// Returns how many blocks of a SwiftSync are saved.
-pub fn saved_blocks(node: &Node, claim: &Claim) -> Result<SavedBlocks, StoreError> {
-    let saved = saved(node.dir(), claim)?;
+pub fn saved_blocks(dir: &DataDir, tree: &Tree, claim: &Claim) -> Result<SavedBlocks, StoreError> {
+    let saved = saved(dir, claim)?;
     let done = saved.map_or(0, |saved| saved.blocks_done());
-    Ok(SavedBlocks { done, total: claim.height(node.tree()).unwrap_or(0) })
+    Ok(SavedBlocks { done, total: claim.height(tree).unwrap_or(0) })
 }
 
 /// Returns whether the error says that the claim is wrong.
@@ -208,13 +211,13 @@ fn is_of_claim(error: &SyncError) -> bool {
 }
 
 /// Returns whether the tip is at or above the height of the claim, so that the claim is not used.
-pub fn is_past(node: &Node, claim: &Claim) -> bool {
-    let wanted = claim.height(node.tree());
-    node.ledger().active.height().zip(wanted).is_some_and(|(height, wanted)| height >= wanted)
+pub fn is_past(tree: &Tree, ledger: &Ledger, claim: &Claim) -> bool {
+    let wanted = claim.height(tree);
+    ledger.active.height().zip(wanted).is_some_and(|(height, wanted)| height >= wanted)
 }
 
 /// Returns whether there are coins already, but not up to the height of the claim. SwiftSync then
 /// builds a new UTXO set next to the present one.
-pub fn has_to_start_over(node: &Node, claim: &Claim) -> bool {
-    node.ledger().active.height().is_some_and(|height| height > 0) && !is_past(node, claim)
+pub fn has_to_start_over(tree: &Tree, ledger: &Ledger, claim: &Claim) -> bool {
+    ledger.active.height().is_some_and(|height| height > 0) && !is_past(tree, ledger, claim)
 }

@@ -17,7 +17,6 @@ use apus_host::threads;
 use apus_host::threads::Crew;
 use apus_node::coin_differences::{CoinDifference, DifferenceKind, Differences};
 use apus_node::fault::Fault;
-use apus_node::opened::Node;
 use apus_node::options::Options;
 use apus_node::shared::{NEVER, Shared};
 use apus_node::sources::BlockBytes;
@@ -69,13 +68,13 @@ pub(super) struct WrongCoins {
 /// # Errors
 /// A block cannot be read, or the claim is so damaged that its coins cannot be read.
 pub fn find_differences(
-    node: &mut Node,
+    shared: &Shared,
+    options: &Options,
     claim: &Claim,
     plan: &SwiftPlan,
     watch: Watch,
 ) -> Result<Option<Differences>, Fault> {
-    let options = node.options().clone();
-    let search = Search { shared: &node.shared(), options: &options, plan, undo: None, watch };
+    let search = Search { shared, options, plan, undo: None, watch };
     let Some(WrongCoins { coins, are_more }) = search.wrong_coins(claim)? else {
         return Ok(None);
     };

@@ -10,7 +10,7 @@ use apus_node::block::step::Step;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
-use apus_node::options::{AssumeValid, Prune, UndoFaults};
+use apus_node::options::{AssumeValid, Options, Prune, UndoFaults};
 use apus_node::pruning::Pruning;
 use apus_node::sources::BlockOrigin;
 use apus_swiftsync::AggregateKind;
@@ -134,9 +134,14 @@ impl SwiftPlan {
 
     /// Returns what to tell the user about pruning before the first block is read; `None` if there
     /// is nothing to tell.
-    pub fn words_on_pruning(&self, node: &Node, claim: &Claim) -> Option<String> {
-        let is_wanted = matches!(node.options().prune, Some(Prune::Target(_)));
-        match (node.ledger().pruning.target(), self.mode) {
+    pub fn words_on_pruning(
+        &self,
+        options: &Options,
+        pruning: &Pruning,
+        claim: &Claim,
+    ) -> Option<String> {
+        let is_wanted = matches!(options.prune, Some(Prune::Target(_)));
+        match (pruning.target(), self.mode) {
             _ if !is_wanted => None,
             (None, _) => Some(
                 "All blocks are stored: --prune deletes old ones after the new UTXO set has \
@@ -189,10 +194,14 @@ impl SwiftPlan {
 /// # Errors
 /// The claim's height is above the headers or above the height to stop at, its base block is not on
 /// the chain, or the blocks cannot be assumed valid as the options ask.
-pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncError> {
-    let best = node.tree().best_header();
-    let best_height = node.tree().node(best).height;
-    let Some(height) = claim.height(node.tree()) else {
+pub fn targets(
+    tree: &Tree,
+    options: &Options,
+    claim: &Claim,
+) -> Result<(Mode, Vec<BlockId>), SyncError> {
+    let best = tree.best_header();
+    let best_height = tree.node(best).height;
+    let Some(height) = claim.height(tree) else {
         return Err(claim.error(format!(
             "its base block is not among the headers, which end at height {best_height}: provide \
              more blocks, or a snapshot of a lower height of this chain"
@@ -208,7 +217,7 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
              {best_height}: provide more blocks, or {others} for a lower height"
         ))
     };
-    if node.options().stop_at_height.is_some_and(|stop| stop < height) {
+    if options.stop_at_height.is_some_and(|stop| stop < height) {
         return Err(SyncError::WrongOptions(format!(
             "--stopatheight is below {} height of {height}: raise it, or sync without {}",
             claim.whose(),
@@ -217,12 +226,12 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
     }
     let base = match claim {
         Claim::Hints(_) => None,
-        Claim::Snapshot(file) => node.tree().find(&file.head().base),
+        Claim::Snapshot(file) => tree.find(&file.head().base),
     };
-    let header = node.tree().ancestor(best, height);
-    let option = node.options().assumevalid;
+    let header = tree.ancestor(best, height);
+    let option = options.assumevalid;
     if option != AssumeValid::Nothing {
-        return match vouched_for(option, node.tree(), claim, height) {
+        return match vouched_for(option, tree, claim, height) {
             Ok(target) if base.is_some_and(|base| base != target) => Err(claim.error(format!(
                 "its base block at height {height} is not on the chain of the block assumed valid"
             ))),
@@ -234,7 +243,7 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
     if let Some(base) = base {
         return Ok((Mode::Full, vec![base]));
     }
-    let branches = node.tree().branches_at(height);
+    let branches = tree.branches_at(height);
     match (branches.is_empty(), header) {
         (false, _) => Ok((Mode::Full, branches)),
         // [`SwiftPlan::new`] fails for this block, and names the missing one.
@@ -288,7 +297,7 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
 /// source says, or else in the rev file next to a copy of the block. Peers send the other coins, if
 /// one offers that; the steps are then sorted by height.
 fn find_undo(node: &Node, steps: &mut Vec<Step>) -> Result<(Vec<UndoAt>, UndoCopies), Fault> {
-    let copies = UndoCopies::open(node)?;
+    let copies = UndoCopies::open(&node.shared())?;
     // Records in a rev file are in the order in which the blocks were connected, about that of
     // their heights.
     let mut by_height: Vec<usize> = (0..steps.len()).collect();

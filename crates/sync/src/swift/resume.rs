@@ -12,8 +12,10 @@ use apus_node::block::step::Step;
 use apus_node::block_peers::COIN_RANGE_BLOCKS;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
+use apus_node::forecast::Forecast;
 use apus_node::memory_share::{SwiftShare, header_bytes};
 use apus_node::opened::Node;
+use apus_node::options::Options;
 use apus_node::sources::BlockOrigin;
 use apus_progress::{Observer, Watch};
 use apus_swiftsync::{Aggregate, AggregateKind, Salt};
@@ -118,8 +120,10 @@ pub(super) fn begin(
         Mode::AssumeValid => Some(Recent::collect(node, plan, watch.stop)?),
         Mode::Full => None,
     };
-    let share = share(node, recent.as_ref(), plan.asks_for_coins()).map_err(Fault::Memory)?;
-    let room = CoinRoom { memory: share.survivors_bytes, caching: caching(node, plan) };
+    let headers = header_bytes(node.tree(), node.view().is_some());
+    let share = share(node.options(), headers, recent.as_ref(), plan.asks_for_coins())
+        .map_err(Fault::Memory)?;
+    let room = CoinRoom { memory: share.survivors_bytes, caching: caching(node.forecast(), plan) };
     let saved = load(&disk, directory)?;
     if saved.is_none() && saved_path(directory).is_file() {
         watch.observer.note(&unreadable(&saved_path(directory), "SwiftSync"));
@@ -160,22 +164,26 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 }
 
 /// Returns the number of workers and the memory for coins, as far as memory is available.
-/// `keeps_ranges` says whether the blocks of ranges are kept.
-fn share(node: &Node, recent: Option<&Recent>, keeps_ranges: bool) -> Result<SwiftShare, String> {
-    let workers = threads::workers(node.options().threads);
-    let cache = node.options().dbcache_bytes;
+/// The headers take `headers` bytes; `keeps_ranges` says whether the blocks of ranges are kept.
+fn share(
+    options: &Options,
+    headers: u64,
+    recent: Option<&Recent>,
+    keeps_ranges: bool,
+) -> Result<SwiftShare, String> {
+    let workers = threads::workers(options.threads);
+    let cache = options.dbcache_bytes;
     let survivors = cache.saturating_sub(OTHER_BYTES).max(SURVIVORS_BYTES);
     let survivors = survivors.min(cache / 100 * SURVIVORS_PERCENT);
-    let headers = header_bytes(node.tree(), node.view().is_some());
     let ranges = if keeps_ranges { workers as u64 * RANGE_BYTES } else { 0 };
     let held = headers + recent.map_or(0, Recent::bytes) + ranges;
     SwiftShare::new(workers, survivors, held)
 }
 
 /// Returns how the file of the coins that are not held in memory is written.
-fn caching(node: &Node, plan: &SwiftPlan) -> Caching {
+fn caching(forecast: &Forecast, plan: &SwiftPlan) -> Caching {
     let blocks = plan.steps.iter().map(|step| step.weight).sum();
-    let coins = node.forecast().growth.tables(blocks).likely;
+    let coins = forecast.growth.tables(blocks).likely;
     match memory_limit(&Root::system()) {
         Some(limit) if limit.bytes / FREE_TIMES >= coins => Caching::PageCache,
         _ => Caching::Direct,

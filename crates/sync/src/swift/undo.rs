@@ -13,7 +13,6 @@ use apus_node::block::prepare::{CoinSource, Prepared};
 use apus_node::block::step::Step;
 use apus_node::block::validate::Refused;
 use apus_node::fault::Fault;
-use apus_node::opened::Node;
 use apus_node::shared::Shared;
 use apus_progress::clock::Stage;
 use apus_store::{FlatFilePos, IndexDb, UndoFile, UndoRecord};
@@ -50,11 +49,11 @@ pub struct UndoCopies {
 impl UndoCopies {
     /// Finds the rev files of all sources, lists their records, and reads the block indexes next to
     /// them.
-    pub fn open(node: &Node) -> Result<Self, StoreError> {
+    pub fn open(shared: &Shared) -> Result<Self, StoreError> {
         let mut copies = Self::default();
         let mut directories: HashMap<&Path, HashMap<u32, u32>> = HashMap::new();
-        for (index, file) in (0..).zip(node.sources().files()) {
-            if let Some(undo) = UndoFile::beside(file, node.options().network.magic)? {
+        for (index, file) in (0..).zip(shared.sources.files()) {
+            if let Some(undo) = UndoFile::beside(file, shared.network.magic)? {
                 copies.files.insert(index, Arc::new(undo));
                 let directory = file.path.parent().unwrap_or(Path::new("."));
                 let by_number = directories.entry(directory).or_default();
@@ -62,20 +61,19 @@ impl UndoCopies {
             }
         }
         for (directory, by_number) in directories {
-            copies.read_index(node, directory, &by_number);
+            copies.read_index(shared, directory, &by_number);
         }
         Ok(copies)
     }
 
     /// Notes the records that the block index of a source names, if the source has one and it can
     /// be read: another program may be using it. The records are proved like all others.
-    fn read_index(&mut self, node: &Node, directory: &Path, by_number: &HashMap<u32, u32>) {
+    fn read_index(&mut self, shared: &Shared, directory: &Path, by_number: &HashMap<u32, u32>) {
         let path = directory.join("index");
         if !path.is_dir() {
             return;
         }
-        let load =
-            |index: IndexDb| node.shared().pool.install(|| index.load(&node.options().network));
+        let load = |index: IndexDb| shared.pool.install(|| index.load(shared.network));
         let index = match IndexDb::open_unlocked(&Disk::new(), &path).and_then(load) {
             Ok(index) => index,
             Err(error) => {
@@ -87,7 +85,7 @@ impl UndoCopies {
             }
         };
         for entry in &index.entries {
-            let (Some(pos), Some(id)) = (entry.undo_pos(), node.tree().find(&entry.hash)) else {
+            let (Some(pos), Some(id)) = (entry.undo_pos(), shared.tree.find(&entry.hash)) else {
                 continue;
             };
             let Some(file) = by_number.get(&pos.file) else { continue };
