@@ -8,8 +8,8 @@ use apus_host::memory::pressure::Squeeze;
 use super::memory_share::InOrderShare;
 
 /// Percentage of the cache's limit in bytes above which a commit may begin. The rest is for the
-/// coins of blocks that connect while it is written, which takes about as long as it took to change
-/// them: with 60, validation waited for the end of large commits.
+/// coins of blocks that connect while it is written: with 60, it was full before a large commit was
+/// written, and validation waited.
 const BEGIN_PERCENT: usize = 50;
 /// Percentage of the cache's entries that must have changed for a commit to begin, not counting
 /// entries awaited by blocks to come. A lower one would make more and smaller runs of tables, which
