@@ -125,8 +125,9 @@ impl Op for Rounds<'_> {
         let Self { work, comb } = self;
         let mut memory = Memory::default();
         first_points::<V>(work, &mut memory);
-        // The places of the comb's remaining points, once there are any, and a place that is free.
-        let mut places: Option<[usize; COMB_PLACES]> = None;
+        // The remaining points of the comb, by their places, and a place that is free. In the first
+        // round, whose points are looked up, the sum of each pair has the place of that number.
+        let mut places: [usize; COMB_PLACES] = std::array::from_fn(|i| i);
         let mut count = comb.windows();
         let mut spare = count / 2;
         for round in 0.. {
@@ -135,8 +136,9 @@ impl Op for Rounds<'_> {
             if table.is_empty() && pairs == 0 {
                 break;
             }
-            let mut sums: [usize; COMB_PLACES] = std::array::from_fn(|pair| pair);
-            if let Some(places) = &places {
+            let mut sums = places;
+            let is_first = round == 0;
+            if !is_first {
                 // Pairs are added last to first, each into the place that the previous one freed.
                 for pair in (0..pairs).rev() {
                     sums[pair] = std::mem::replace(&mut spare, places[2 * pair]);
@@ -145,11 +147,12 @@ impl Op for Rounds<'_> {
                     sums[pairs] = places[count - 1];
                 }
             }
-            let plan = RoundPlan { table, operands: places.as_ref(), sums: &sums[..pairs], comb };
+            let operands = (!is_first).then_some(&places);
+            let plan = RoundPlan { table, operands, sums: &sums[..pairs], comb };
             plan.run::<V>(work, &mut memory);
-            (places, count) = (Some(sums), count.div_ceil(2));
+            (places, count) = (sums, count.div_ceil(2));
         }
-        work.sum = places.map_or(0, |places| places[0]);
+        work.sum = places[0];
     }
 }
 

@@ -85,8 +85,8 @@ pub(super) fn prove_by_join(
     Ok(Summary { spilled_bytes, ..summary(&mut node, proof.started, false) })
 }
 
-/// Shows the user what will be done with blocks of so many bytes, unless `place` has no room for
-/// it.
+/// Shows the user what will be done, unless `place` has no room for it. The blocks have `bytes`
+/// bytes.
 fn begin(proof: &Proof, bytes: u64, lacking: u32, place: &Path) -> Result<(), StoreError> {
     if let Some(lack) = space::lack_for_proof(place, bytes)? {
         return Err(lack.into_error_of_proof());
