@@ -22,7 +22,7 @@ pub use file_system::FileSystem;
 pub use file_vec::FileVec;
 pub use hook::{Call, Hook};
 pub use lock::{FileLock, lock_holder};
-pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};
+pub use parts::{ForgottenRoom, PartBuffer, Parts, Pieces, SavedParts};
 pub use power::PowerCut;
 pub use share::{OnShare, Share, ShareWatch};
 pub use spill::SpillFile;

@@ -22,4 +22,4 @@ mod tests;
 pub use buffer::PartBuffer;
 pub use room::ForgottenRoom;
 pub use saved::SavedParts;
-pub use set::Parts;
+pub use set::{Parts, Pieces};

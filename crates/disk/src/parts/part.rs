@@ -57,7 +57,12 @@ impl Part {
     }
 
     /// Returns the bytes in memory.
-    pub(super) fn held(&mut self) -> &mut [u8] {
+    pub(super) fn held(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], |memory| &memory[..self.held])
+    }
+
+    /// Returns the bytes in memory, to be changed.
+    pub(super) fn held_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Some(memory) => &mut memory[..self.held],
             None => &mut [],
@@ -71,12 +76,11 @@ impl Part {
 
     /// Reads all bytes into `buffer`.
     pub(super) fn gather<'a>(
-        &mut self,
+        &self,
         buffer: &'a mut PartBuffer,
         out: &Output,
     ) -> Result<Gathered<'a>> {
-        let held = self.memory.as_ref().map_or(&[][..], |memory| &memory[..self.held]);
-        buffer.gather(&self.extents, held, out)
+        buffer.gather(&self.extents, self.held(), out)
     }
 
     /// Returns the number of bytes in memory and in the file.

@@ -118,7 +118,7 @@ impl Parts {
     ) -> Result<T, StoreError> {
         let mut part = lock(&self.parts[part]);
         if part.extents().is_empty() {
-            let held = part.held();
+            let held = part.held_mut();
             let piece = 0..held.len();
             return Ok(with(
                 held,
@@ -141,14 +141,14 @@ impl Parts {
         buffer: &mut PartBuffer,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut part = lock(&self.parts[part]);
-        for extent in part.extents() {
-            each(buffer.read(extent, &self.out)?)?;
-        }
-        match part.held() {
-            [] => Ok(()),
-            held => each(held),
-        }
+        let pieces = self.pieces(part);
+        (0..pieces.count()).try_for_each(|index| each(pieces.read(index, buffer)?))
+    }
+
+    /// Returns the bytes of a part for threads that read them side by side. The part is locked
+    /// until the result is dropped.
+    pub fn pieces(&self, part: usize) -> Pieces<'_> {
+        Pieces { part: lock(&self.parts[part]), out: &self.out }
     }
 
     /// Forgets the bytes of a part. Their memory is reused at once, their disk space is freed by
@@ -207,6 +207,35 @@ impl Parts {
     pub fn destroy(self) -> Result<(), StoreError> {
         drop(self.parts);
         self.out.destroy()
+    }
+}
+
+/// The bytes of a part, in the order of their arrival: those of each write to the file, and those
+/// in memory.
+pub struct Pieces<'a> {
+    part: MutexGuard<'a, Part>,
+    out: &'a Output,
+}
+
+impl Pieces<'_> {
+    /// Returns the number of writes, and one for the bytes in memory if there are any.
+    pub fn count(&self) -> usize {
+        self.part.extents().len() + usize::from(!self.part.held().is_empty())
+    }
+
+    /// Returns the whole pieces of a write, read into `buffer`, or those in memory.
+    ///
+    /// # Errors
+    /// The file cannot be read or is damaged, or the system has no memory.
+    pub fn read<'b>(
+        &'b self,
+        index: usize,
+        buffer: &'b mut PartBuffer,
+    ) -> Result<&'b [u8], StoreError> {
+        match self.part.extents().get(index) {
+            Some(extent) => buffer.read(extent, self.out),
+            None => Ok(self.part.held()),
+        }
     }
 }
 

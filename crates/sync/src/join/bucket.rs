@@ -12,6 +12,7 @@ use apus_coins::prefetch;
 use apus_disk::{PartBuffer, StoreError};
 use apus_join::{BlockCoins, BlockRecord, Damaged, LateCoin, for_each_batch};
 use apus_wire::Cursor;
+use rayon::prelude::*;
 
 use super::context::Context;
 use super::pair::damaged_part;
@@ -27,50 +28,60 @@ const WAIT: Duration = Duration::from_millis(20);
 /// The spent coins of consecutive blocks.
 pub struct Bucket {
     heights: Range<u32>,
-    bytes: Vec<u8>,
+    pieces: Vec<Piece>,
     /// The facts on each block that the first pass kept.
     blocks: Vec<Option<FirstPass>>,
-    /// The late coins, in order of height and place.
-    late: Vec<Late>,
+    /// The late coins of each block, in no particular order.
+    late: Vec<Vec<Late>>,
 }
 
-/// The keyed hash of a block, if it is read again, and the range of its list of coins in the
-/// bucket's bytes.
-type FirstPass = (Option<[u8; 16]>, Range<usize>);
+/// The records of one piece of a bucket's part, each with the height of its block.
+struct Piece {
+    bytes: Vec<u8>,
+    blocks: Vec<(u32, FirstPass)>,
+    late: Vec<(u32, Late)>,
+}
+
+/// The facts on a block that the first pass kept.
+#[derive(Clone)]
+struct FirstPass {
+    /// The keyed hash of the block, if it is read again.
+    digest: Option<[u8; 16]>,
+    piece: usize,
+    /// The range of the list of coins in the piece's bytes.
+    list: Range<usize>,
+}
 
 #[derive(Clone, Copy)]
 struct Late {
-    height: u32,
     place: u32,
-    start: usize,
+    piece: u32,
+    start: u32,
     len: u32,
 }
 
-/// Heights whose spent coins are loaded together, and the size of their records in bytes.
-type Cut = (Range<u32>, u64);
-
-/// Calls `each` with every record of a bucket and its bytes, which end with the list or the coin.
+/// Calls `each` with every record of a piece and its bytes, which end with the list or the coin.
 /// Skips the records of the sources in `dropped`.
 fn for_each_record(
     context: &Context,
     dropped: &HashSet<u32>,
-    bucket: usize,
+    piece: &[u8],
     mut each: impl FnMut(&BlockRecord, &[u8]) -> Result<(), Damaged>,
 ) -> Result<(), StoreError> {
-    let part = context.layout.first_bucket() + bucket;
-    context.parts.for_each_piece(part, &mut PartBuffer::new(), |piece| {
-        let read = for_each_batch(piece, 0..piece.len(), |source, records| {
-            let records = &piece[records];
-            let mut cursor = Cursor::new(records);
-            while cursor.remaining() > 0 && !dropped.contains(&source) {
-                let start = cursor.position();
-                let record = BlockRecord::read(&mut cursor)?;
-                each(&record, &records[start..cursor.position()])?;
-            }
-            Ok(())
-        });
-        read.map_err(|damaged: Damaged| damaged_part(context.parts.path(), &damaged))
-    })
+    let read = for_each_batch(piece, 0..piece.len(), |source, records| {
+        if dropped.contains(&source) {
+            return Ok(());
+        }
+        let records = &piece[records];
+        let mut cursor = Cursor::new(records);
+        while cursor.remaining() > 0 {
+            let start = cursor.position();
+            let record = BlockRecord::read(&mut cursor)?;
+            each(&record, &records[start..cursor.position()])?;
+        }
+        Ok(())
+    });
+    read.map_err(|damaged: Damaged| damaged_part(context.parts.path(), &damaged))
 }
 
 /// Returns the heights of a bucket, cut into several ranges if the bucket has more coins than may
@@ -79,29 +90,36 @@ fn cut(
     context: &Context,
     dropped: &HashSet<u32>,
     bucket: usize,
-) -> Result<VecDeque<Cut>, StoreError> {
+) -> Result<VecDeque<Range<u32>>, StoreError> {
     let heights = context.layout.heights(bucket);
     let steps =
         context.plan.steps.iter().skip(context.plan.index(heights.start)).take(heights.len());
     let most = context.memory.bucket_bytes(steps.map(|step| step.weight).sum());
-    let bytes = context.parts.bytes(context.layout.first_bucket() + bucket);
+    let part = context.layout.first_bucket() + bucket;
+    let bytes = context.parts.bytes(part);
     if bytes <= most {
-        return Ok(VecDeque::from([(heights, bytes)]));
+        return Ok(VecDeque::from([heights]));
     }
     let mut sizes = vec![0; heights.len()];
-    for_each_record(context, dropped, bucket, |record, bytes| {
-        let index = record.height().checked_sub(heights.start).ok_or(Damaged)?;
-        *sizes.get_mut(index as usize).ok_or(Damaged)? += bytes.len() as u64;
-        Ok(())
+    context.parts.for_each_piece(part, &mut PartBuffer::new(), |piece| {
+        for_each_record(context, dropped, piece, |record, bytes| {
+            let index = record.height().checked_sub(heights.start).ok_or(Damaged)?;
+            *sizes.get_mut(index as usize).ok_or(Damaged)? += bytes.len() as u64;
+            Ok(())
+        })
     })?;
-    let mut cuts: VecDeque<Cut> = VecDeque::new();
+    let mut cuts: VecDeque<Range<u32>> = VecDeque::new();
+    let mut last_bytes = 0;
     for (height, size) in heights.zip(sizes) {
         match cuts.back_mut() {
-            Some((heights, bytes)) if *bytes + size <= most => {
-                heights.end = height + 1;
-                *bytes += size;
+            Some(last) if last_bytes + size <= most => {
+                last.end = height + 1;
+                last_bytes += size;
             }
-            _ => cuts.push_back((height..height + 1, size)),
+            _ => {
+                cuts.push_back(height..height + 1);
+                last_bytes = size;
+            }
         }
     }
     let parts = cuts.len();
@@ -109,63 +127,95 @@ fn cut(
     Ok(cuts)
 }
 
+impl Piece {
+    /// Reads the records of a piece for these heights; `index` is the piece's place in the bucket.
+    fn read(
+        context: &Context,
+        dropped: &HashSet<u32>,
+        heights: &Range<u32>,
+        index: usize,
+        piece: &[u8],
+    ) -> Result<Self, StoreError> {
+        let mut bytes = Vec::with_capacity(piece.len());
+        let mut blocks = Vec::new();
+        let mut late = Vec::new();
+        for_each_record(context, dropped, piece, |record, record_bytes| {
+            if !heights.contains(&record.height()) {
+                return Ok(());
+            }
+            bytes.extend_from_slice(record_bytes);
+            let end = bytes.len();
+            match *record {
+                BlockRecord::Block(BlockCoins { height, digest, list }) => {
+                    let list = end - list.len()..end;
+                    blocks.push((height, FirstPass { digest, piece: index, list }));
+                }
+                BlockRecord::Late(LateCoin { height, place, coin }) => {
+                    let start = (end - coin.len()) as u32;
+                    let len = coin.len() as u32;
+                    late.push((height, Late { place, piece: index as u32, start, len }));
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Self { bytes, blocks, late })
+    }
+}
+
 impl Bucket {
-    /// Reads the records of a bucket for these heights.
+    /// Reads the records of a bucket for these heights on all threads.
     fn load(
         context: &Context,
         dropped: &HashSet<u32>,
         bucket: usize,
-        (heights, bytes): Cut,
+        heights: Range<u32>,
     ) -> Result<Self, StoreError> {
-        let blocks = vec![None; heights.len()];
-        let bytes = Vec::with_capacity(bytes as usize);
-        let mut loaded = Self { heights, bytes, blocks, late: Vec::new() };
-        for_each_record(context, dropped, bucket, |record, bytes| {
-            loaded.add(record, bytes);
-            Ok(())
-        })?;
-        loaded.late.sort_unstable_by_key(|late| (late.height, late.place));
-        Ok(loaded)
-    }
-
-    /// Adds a record if its height is one of the bucket's.
-    fn add(&mut self, record: &BlockRecord, bytes: &[u8]) {
-        if !self.heights.contains(&record.height()) {
-            return;
-        }
-        self.bytes.extend_from_slice(bytes);
-        let end = self.bytes.len();
-        match *record {
-            BlockRecord::Block(BlockCoins { height, digest, list }) => {
-                let index = height - self.heights.start;
-                self.blocks[index as usize] = Some((digest, end - list.len()..end));
+        let in_part = context.parts.pieces(context.layout.first_bucket() + bucket);
+        let read = |buffer: &mut PartBuffer, index| {
+            Piece::read(context, dropped, &heights, index, in_part.read(index, buffer)?)
+        };
+        let read_all = || {
+            let indexes = (0..in_part.count()).into_par_iter();
+            indexes.map_init(PartBuffer::new, read).collect::<Result<Vec<_>, _>>()
+        };
+        let mut pieces = context.shared.pool.install(read_all)?;
+        let mut blocks = vec![None; heights.len()];
+        let mut late = vec![Vec::new(); heights.len()];
+        for piece in &mut pieces {
+            for (height, block) in piece.blocks.drain(..) {
+                blocks[(height - heights.start) as usize] = Some(block);
             }
-            BlockRecord::Late(LateCoin { height, place, coin }) => {
-                let start = end - coin.len();
-                let len = coin.len() as u32;
-                self.late.push(Late { height, place, start, len });
+            for (height, coin) in std::mem::take(&mut piece.late) {
+                late[(height - heights.start) as usize].push(coin);
             }
         }
+        Ok(Self { heights, pieces, blocks, late })
     }
 
     /// Returns what the first pass kept of the block at `height`.
     pub fn block(&self, height: u32) -> Option<BlockCoins<'_>> {
         let index = height.checked_sub(self.heights.start)?;
-        let (digest, list) = self.blocks.get(index as usize)?.as_ref()?;
-        Some(BlockCoins { height, digest: *digest, list: &self.bytes[list.clone()] })
+        let FirstPass { digest, piece, list } = self.blocks.get(index as usize)?.as_ref()?;
+        let list = &self.pieces[*piece].bytes[list.clone()];
+        Some(BlockCoins { height, digest: *digest, list })
     }
 
     /// Returns the late coins of the block at `height` in the order of its inputs, each with the
     /// index of its input and the coin as the chainstate encodes it.
     pub fn late(&self, height: u32) -> impl Iterator<Item = (u32, &[u8])> {
-        let first = self.late.partition_point(|late| late.height < height);
-        let late = self.late[first..].iter().take_while(move |late| late.height == height);
-        late.enumerate().map(move |(at, late)| {
-            if let Some(ahead) = self.late.get(first + at + AHEAD) {
-                prefetch(&self.bytes[ahead.start]);
+        let mut late = self.late[(height - self.heights.start) as usize].clone();
+        late.sort_unstable_by_key(|late| late.place);
+        (0..late.len()).map(move |at| {
+            if let Some(byte) = late.get(at + AHEAD).and_then(|ahead| self.coin(ahead).first()) {
+                prefetch(byte);
             }
-            (late.place, &self.bytes[late.start..][..late.len as usize])
+            (late[at].place, self.coin(&late[at]))
         })
+    }
+
+    /// Returns the bytes of a late coin.
+    fn coin(&self, late: &Late) -> &[u8] {
+        &self.pieces[late.piece as usize].bytes[late.start as usize..][..late.len as usize]
     }
 }
 
@@ -188,7 +238,7 @@ struct QueueState {
 /// Loads the blocks of the last pass, bucket by bucket.
 struct Loader {
     /// What is left of the bucket before `next_bucket`.
-    cuts: VecDeque<Cut>,
+    cuts: VecDeque<Range<u32>>,
     next_bucket: usize,
 }
 
@@ -204,7 +254,7 @@ impl Loader {
             self.cuts = cut(context, dropped, self.next_bucket)?;
             self.next_bucket += 1;
         }
-        while self.cuts.len() > 1 && self.cuts[0].0.end <= from {
+        while self.cuts.len() > 1 && self.cuts[0].end <= from {
             self.cuts.pop_front();
         }
         let next = self.cuts.pop_front().expect("a bucket has heights");
@@ -341,7 +391,8 @@ mod tests {
             let late: Vec<u32> = bucket.late(height).map(|(place, _)| place).collect();
             assert_eq!(late, [2, 5, 7]);
             assert!(bucket.late(height).all(|(_, coin)| coin[1..] == vec![height as u8; LATE]));
-            (taken, largest) = (taken + 1, largest.max(bucket.bytes.len()));
+            taken += 1;
+            largest = largest.max(bucket.pieces.iter().map(|piece| piece.bytes.len()).sum());
         }
         assert_eq!(taken, BLOCKS);
         // The coins of one block leave no room for those of a second one.
