@@ -88,6 +88,9 @@ enum Command {
         bitcoind: Option<PathBuf>,
     },
     /// A program, and for how long how many of its threads run, and which alone
+    ///
+    /// On one core, this also says how long the program would take on 2 to 16 if it has as many
+    /// threads: `taskset -c 0 apus-bench parallel -- apus reindex --par 16 ...`.
     Parallel {
         /// The program and its arguments, after --
         #[arg(last = true, required = true)]

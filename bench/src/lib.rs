@@ -21,6 +21,7 @@ pub mod inputs;
 
 /// How many threads of a program run at a time.
 pub mod parallel;
+mod replay;
 
 /// Simulated peers, and the share of what they can send that arrives.
 pub mod world;

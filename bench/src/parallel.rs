@@ -1,4 +1,5 @@
-//! How many threads of a program run at a time, and which run alone.
+//! How many threads of a program run at a time, and which run alone; on one core, also how long it
+//! would take on several.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,13 +8,17 @@ use std::time::{Duration, Instant};
 use apus_progress::states::{ThreadState, busy_threads};
 
 use crate::Result;
+use crate::replay::Recording;
 use crate::report::{Cell, Report, Table};
 
 /// The time between two looks at the threads.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// The numbers of cores for which a run on one core is extrapolated.
+const CORES: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// Runs a program, looks at its threads every 10 ms, and reports for how long how many of them ran.
-/// A thread that waits for the disk counts as one that runs.
+/// A thread that waits for the disk counts as one that runs. If this process may use one core only,
+/// as with `taskset -c 0`, also reports how long the program would take on several.
 ///
 /// # Errors
 /// The program cannot be started, or does not end successfully.
@@ -23,6 +28,7 @@ pub fn run(mut command: Command) -> Result<Report> {
     let process = child.id().to_string();
     let mut by_number = BTreeMap::<usize, Duration>::new();
     let mut alone = BTreeMap::<String, Duration>::new();
+    let mut recording = Recording::default();
     let mut last = start;
     let status = loop {
         let threads = busy_threads(&process);
@@ -37,6 +43,7 @@ pub fn run(mut command: Command) -> Result<Report> {
             let name = name.trim_end_matches('-');
             *alone.entry(format!("{name}{waits}")).or_default() += now - last;
         }
+        recording.look(&process, now - last);
         last = now;
         if let Some(status) = child.try_wait()? {
             break status;
@@ -60,6 +67,14 @@ pub fn run(mut command: Command) -> Result<Report> {
         table.push(vec![Cell::Text(name), Cell::Seconds(time.as_secs_f64())]);
     }
     report.tables.push(table);
+    if std::thread::available_parallelism()?.get() == 1 {
+        let mut table = Table::new("cores", &[("cores", "cores"), ("seconds", "seconds")]);
+        for cores in CORES {
+            let seconds = recording.seconds(cores);
+            table.push(vec![Cell::Count(cores as u64), Cell::Seconds(seconds)]);
+        }
+        report.tables.push(table);
+    }
     Ok(report)
 }
 
@@ -72,7 +87,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"]);
         let report = run(command).unwrap();
-        assert_eq!(report.tables.len(), 2);
+        assert!(report.tables.len() >= 2);
         let mut command = Command::new("sh");
         command.args(["-c", "exit 3"]);
         assert!(run(command).is_err());
