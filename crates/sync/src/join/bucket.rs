@@ -28,14 +28,15 @@ const WAIT: Duration = Duration::from_millis(20);
 /// The spent coins of consecutive blocks.
 pub struct Bucket {
     heights: Range<u32>,
-    pieces: Vec<Piece>,
+    /// The bytes of the records, by piece of the part.
+    pieces: Vec<Vec<u8>>,
     /// The facts on each block that the first pass kept.
     blocks: Vec<Option<FirstPass>>,
     /// The late coins of each block, in no particular order.
     late: Vec<Vec<Late>>,
 }
 
-/// The records of one piece of a bucket's part, each with the height of its block.
+/// The records of one piece of a bucket's part, with the heights of their blocks.
 struct Piece {
     bytes: Vec<u8>,
     blocks: Vec<(u32, FirstPass)>,
@@ -158,6 +159,8 @@ impl Piece {
             }
             Ok(())
         })?;
+        // Of a bucket that is cut, few of a piece's records are for these heights.
+        bytes.shrink_to_fit();
         Ok(Self { bytes, blocks, late })
     }
 }
@@ -171,23 +174,25 @@ impl Bucket {
         heights: Range<u32>,
     ) -> Result<Self, StoreError> {
         let in_part = context.parts.pieces(context.layout.first_bucket() + bucket);
-        let read = |buffer: &mut PartBuffer, index| {
+        let read_piece = |buffer: &mut PartBuffer, index| {
             Piece::read(context, dropped, &heights, index, in_part.read(index, buffer)?)
         };
         let read_all = || {
             let indexes = (0..in_part.count()).into_par_iter();
-            indexes.map_init(PartBuffer::new, read).collect::<Result<Vec<_>, _>>()
+            indexes.map_init(PartBuffer::new, read_piece).collect::<Result<Vec<_>, _>>()
         };
-        let mut pieces = context.shared.pool.install(read_all)?;
+        let read = context.shared.pool.install(read_all)?;
+        let mut pieces = Vec::with_capacity(read.len());
         let mut blocks = vec![None; heights.len()];
         let mut late = vec![Vec::new(); heights.len()];
-        for piece in &mut pieces {
-            for (height, block) in piece.blocks.drain(..) {
+        for piece in read {
+            for (height, block) in piece.blocks {
                 blocks[(height - heights.start) as usize] = Some(block);
             }
-            for (height, coin) in std::mem::take(&mut piece.late) {
+            for (height, coin) in piece.late {
                 late[(height - heights.start) as usize].push(coin);
             }
+            pieces.push(piece.bytes);
         }
         Ok(Self { heights, pieces, blocks, late })
     }
@@ -196,7 +201,7 @@ impl Bucket {
     pub fn block(&self, height: u32) -> Option<BlockCoins<'_>> {
         let index = height.checked_sub(self.heights.start)?;
         let FirstPass { digest, piece, list } = self.blocks.get(index as usize)?.as_ref()?;
-        let list = &self.pieces[*piece].bytes[list.clone()];
+        let list = &self.pieces[*piece][list.clone()];
         Some(BlockCoins { height, digest: *digest, list })
     }
 
@@ -215,7 +220,7 @@ impl Bucket {
 
     /// Returns the bytes of a late coin.
     fn coin(&self, late: &Late) -> &[u8] {
-        &self.pieces[late.piece as usize].bytes[late.start as usize..][..late.len as usize]
+        &self.pieces[late.piece as usize][late.start as usize..][..late.len as usize]
     }
 }
 
@@ -392,7 +397,7 @@ mod tests {
             assert_eq!(late, [2, 5, 7]);
             assert!(bucket.late(height).all(|(_, coin)| coin[1..] == vec![height as u8; LATE]));
             taken += 1;
-            largest = largest.max(bucket.pieces.iter().map(|piece| piece.bytes.len()).sum());
+            largest = largest.max(bucket.pieces.iter().map(Vec::len).sum());
         }
         assert_eq!(taken, BLOCKS);
         // The coins of one block leave no room for those of a second one.
