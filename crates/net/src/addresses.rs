@@ -153,7 +153,7 @@ impl Addresses {
     }
 
     /// Returns whether there is an address of a host like this.
-    pub fn has_any(&self, is_one: impl Fn(&Host) -> bool) -> bool {
+    pub fn has_any(&self, mut is_one: impl FnMut(&Host) -> bool) -> bool {
         self.known.keys().any(|(host, _)| is_one(host))
     }
 
