@@ -5,7 +5,6 @@ mod hashes;
 mod hint_sizes;
 mod hints;
 mod sample;
-mod scripts;
 mod storage;
 mod tables;
 mod views;
@@ -55,7 +54,6 @@ pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
     storage::run(size.effort, sample, scratch.path(), &mut figures)?;
     views::run(size.effort, sample, &mut figures)?;
     hashes::run(size.effort, &mut figures)?;
-    scripts::run(size.effort, &mut figures)?;
     report.tables.push(figures.table("blocks and hashes"));
     let mut figures = Figures::default();
     tables::run(size, scratch.path(), &mut figures)?;

@@ -2,9 +2,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use apus_coins::{Coin, SpentCoinsReader, put_spent_coins};
+use apus_coins::Coin;
 use apus_disk::Disk;
-use apus_hash::sha256d;
 use apus_store::{
     BlockFiles, BlockFilesOptions, FlatFilePos, Obfuscation, STORAGE_HEADER_BYTES, UndoRecord,
 };
@@ -103,33 +102,6 @@ impl Storage<'_> {
         figures.add("read undo", by, amount, time, digest_of_coins(&spent))?;
         if spent != self.sample.spent {
             return Err("read undo: other coins than those written".into());
-        }
-        self.spent_coins(effort, pos, figures)
-    }
-
-    /// Measures what a server does for a peer that asks for the coins of the block, by the bytes of
-    /// the block.
-    fn spent_coins(&self, effort: Effort, pos: FlatFilePos, figures: &mut Figures) -> Result<()> {
-        let prev = &self.sample.prev;
-        let send = || -> Result<_> {
-            let mut coins = Vec::new();
-            put_spent_coins(&self.files.read_undo(pos, prev)?, 0, usize::MAX, &mut coins)?;
-            let checksum = sha256d(&coins);
-            Ok((coins, checksum))
-        };
-        let (time, sent) = effort.time(send);
-        let (coins, _) = sent?;
-        let mut reader = SpentCoinsReader::new(&coins, 0)?;
-        let mut read = Vec::new();
-        for (index, _) in (0..).zip(self.sample.spent.iter().flatten()) {
-            read.push(reader.coin_of(index)?);
-        }
-        reader.finish()?;
-        let by = (Kind::Apus, "Apus: undo data read, its coins made one message, checksum");
-        let amount = Bytes(self.sample.block.len());
-        figures.add("spent coins for a peer, by bytes of the block", by, amount, time, 0)?;
-        if read != self.sample.spent.concat() {
-            return Err("spent coins: other coins than those of the undo data".into());
         }
         Ok(())
     }
