@@ -209,8 +209,6 @@ struct Contest<'a> {
     wanted: &'a Wanted,
     programs: &'a Programs,
     base: &'a Base,
-    /// Whether `apus` has the option that chooses a way.
-    knows_methods: bool,
 }
 
 /// Generates the chains, or takes them from `dir`, and runs every way on each.
@@ -219,15 +217,14 @@ struct Contest<'a> {
 /// A run fails, or ends with a different UTXO set.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let mut report = Report::new(size.name);
-    let knows_methods = knows_methods(programs)?;
-    report.notes.extend(notes(size, knows_methods)?);
+    report.notes.extend(notes(size)?);
     let mut bases = Vec::new();
     let mut rows = Vec::new();
     for wanted in &size.chains {
         let shape = &wanted.shape;
         let full_runs = if shape.coins == Coins::Few { size.full_runs } else { 0 };
         let base = Base::make(shape, full_runs > 0, programs, dir)?;
-        let contest = Contest { size, wanted, programs, base: &base, knows_methods };
+        let contest = Contest { size, wanted, programs, base: &base };
         contest.run(bases.len(), full_runs, &mut rows)?;
         base.remove_work()?;
         report.notes.push(chain_note(shape, &base));
@@ -237,15 +234,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// Returns whether `apus` has `--method`. Older versions choose by `--hints` alone, and cannot
-/// join.
-fn knows_methods(programs: &Programs) -> Result<bool> {
-    let mut command = programs.apus();
-    command.args(["reindex", "--help"]);
-    Ok(process::run(command)?.0.contains("--method"))
-}
-
-fn notes(size: &Size, knows_methods: bool) -> Result<Vec<String>> {
+fn notes(size: &Size) -> Result<Vec<String>> {
     let mut notes = vec![
         "every run in a process of its own, from its start to its end, on blocks in the page cache \
          and without a UTXO set, on disk when it ends; undo data of all but some newest blocks is \
@@ -264,9 +253,6 @@ fn notes(size: &Size, knows_methods: bool) -> Result<Vec<String>> {
             None => "Bitcoin Core left out: no --bitcoind PATH".to_string(),
             Some(path) => core_note(path, size.core_dbcache)?,
         });
-    }
-    if !knows_methods {
-        notes.push("the join left out: this apus has no --method".to_string());
     }
     if !size.options.is_empty() {
         let options: Vec<_> = size.options.iter().map(|option| option.to_string_lossy()).collect();
@@ -328,7 +314,8 @@ impl Contest<'_> {
             let dbcache = self.size.core_dbcache;
             Ok(Some(Row { chain, way: Way::Core, scripts, dbcache, run }))
         };
-        let ways: Vec<Way> = WAYS[1..].iter().copied().filter(|way| self.can(*way)).collect();
+        let ways: Vec<Way> =
+            WAYS[1..].iter().copied().filter(|way| self.size.ways.contains(way)).collect();
         if self.size.skipped {
             rows.extend(core(Scripts::Skipped)?);
             for &dbcache in &self.wanted.dbcaches {
@@ -352,10 +339,6 @@ impl Contest<'_> {
             }
         }
         Ok(())
-    }
-
-    fn can(&self, way: Way) -> bool {
-        self.size.ways.contains(&way) && (self.knows_methods || way != Way::Join)
     }
 
     fn core(&self, bitcoind: &Path, scripts: Scripts) -> Result<Run> {
@@ -397,9 +380,7 @@ impl Contest<'_> {
         command.args(scripts.options());
         let assumevalid = self.assumevalid(scripts);
         command.arg("--assumevalid").arg(assumevalid).arg("--dbcache").arg(dbcache.to_string());
-        if self.knows_methods {
-            command.arg("--method").arg(method(way));
-        }
+        command.arg("--method").arg(method(way));
         if way == Way::Swiftsync {
             command.arg("--hints").arg(&self.base.hints);
         }
