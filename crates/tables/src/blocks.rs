@@ -1,7 +1,7 @@
 //! Reads the blocks of the active chain and their content by height, and from undo data the coins
 //! that inputs spend.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 
 use apus_coins::{Coin, Heights};
@@ -18,11 +18,11 @@ use super::source::Source;
 use apus_claims::stored::{ReadBlock, StoredBlock, StoredChain};
 
 /// About how many bytes of blocks an item has.
-pub(super) const ITEM_BYTES: u64 = 2 << 20;
+const ITEM_BYTES: u64 = 2 << 20;
 /// The most blocks of an item.
-pub(super) const ITEM_BLOCKS_MAX: u32 = 1_000;
+const ITEM_BLOCKS_MAX: usize = 1_000;
 /// The bytes of an average transaction, from which the bytes of a block are estimated.
-pub(super) const TX_BYTES: u64 = 500;
+const TX_BYTES: u64 = 500;
 
 /// The source of every table but that of coins, for a range of heights. Each block must be stored,
 /// and for the table of inputs its undo data.
@@ -31,7 +31,7 @@ pub(super) struct BlockSource<'a> {
     network: &'a Network,
     table: ExportTable,
     /// The heights of each item.
-    items: Vec<Range<u32>>,
+    items: Vec<Vec<u32>>,
     stop: &'a AtomicBool,
 }
 
@@ -68,7 +68,7 @@ impl<'a> BlockSource<'a> {
         heights: RangeInclusive<u32>,
         stop: &'a AtomicBool,
     ) -> Self {
-        let items = items(&chain.blocks, heights);
+        let items = items_of(chain, heights);
         Self { chain, network, table, items, stop }
     }
 
@@ -104,7 +104,7 @@ impl Source for BlockSource<'_> {
 
     fn read(&self, index: usize, batch: &mut Batch) -> Result<(), SyncError> {
         let mut buffers = Buffers::default();
-        for height in self.items[index].clone() {
+        for &height in &self.items[index] {
             check_stop(self.stop)?;
             self.read_block(height, &mut buffers, batch)?;
         }
@@ -132,20 +132,24 @@ pub(super) fn stored_coins(
     }
 }
 
-/// Cuts a range of heights into items of about equal work.
-fn items(blocks: &[StoredBlock], heights: RangeInclusive<u32>) -> Vec<Range<u32>> {
+/// Cuts heights into items of about equal work.
+pub(super) fn items_of(
+    chain: &StoredChain,
+    heights: impl IntoIterator<Item = u32>,
+) -> Vec<Vec<u32>> {
     let mut items = Vec::new();
-    let mut start = *heights.start();
+    let mut item = Vec::new();
     let mut bytes = 0;
-    for height in heights.clone() {
-        bytes += TX_BYTES * u64::from(blocks[height as usize].tx_count);
-        if bytes >= ITEM_BYTES || height - start + 1 == ITEM_BLOCKS_MAX {
-            items.push(start..height + 1);
-            (start, bytes) = (height + 1, 0);
+    for height in heights {
+        item.push(height);
+        bytes += TX_BYTES * u64::from(chain.blocks[height as usize].tx_count);
+        if bytes >= ITEM_BYTES || item.len() == ITEM_BLOCKS_MAX {
+            items.push(std::mem::take(&mut item));
+            bytes = 0;
         }
     }
-    if start <= *heights.end() {
-        items.push(start..*heights.end() + 1);
+    if !item.is_empty() {
+        items.push(item);
     }
     items
 }

@@ -18,10 +18,10 @@ use apus_node::workers::for_each_on_pool;
 use apus_progress::{Phase, Progress, Watch};
 use rayon::ThreadPool;
 
-use super::blocks::lacks_undo;
+use super::blocks::{items_of, lacks_undo};
 use super::columns::HISTORY;
 use super::history_blocks::{HistoryBlocks, HistorySearch};
-use super::history_rows::{HistoryRows, PaidOutputs, Used, add_paid, items_of};
+use super::history_rows::{HistoryRows, PaidOutputs, Used, add_paid};
 use super::output::Destination;
 use super::part::{facts, range};
 use super::run::{Exported, Run, unless_stopped};
@@ -164,7 +164,7 @@ impl Work<'_> {
             chain,
             network: options.network.chain,
             scripts: &scripts,
-            items: items_of(chain, &blocks.read),
+            items: items_of(chain, blocks.read.iter().copied()),
             paid: &paid,
             used: &used,
             stop: watch.stop,

@@ -11,7 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::workers::check_stop;
 use apus_wire::{Chain, InputView, OutPoint, TxView};
 
-use super::blocks::{ITEM_BLOCKS_MAX, ITEM_BYTES, TX_BYTES, stored_coins};
+use super::blocks::stored_coins;
 use super::source::Source;
 use apus_claims::stored::{ReadBlock, StoredChain};
 
@@ -63,25 +63,6 @@ struct Buffers {
     script: Vec<u8>,
 }
 
-/// Cuts heights into items of about equal work.
-pub(super) fn items_of(chain: &StoredChain, heights: &[u32]) -> Vec<Vec<u32>> {
-    let mut items = Vec::new();
-    let mut item = Vec::new();
-    let mut bytes = 0;
-    for height in heights {
-        item.push(*height);
-        bytes += TX_BYTES * u64::from(chain.blocks[*height as usize].tx_count);
-        if bytes >= ITEM_BYTES || item.len() == ITEM_BLOCKS_MAX as usize {
-            items.push(std::mem::take(&mut item));
-            bytes = 0;
-        }
-    }
-    if !item.is_empty() {
-        items.push(item);
-    }
-    items
-}
-
 /// Adds the outputs of the block at `height` that pay to `scripts`. `bytes` is a buffer.
 ///
 /// # Errors
@@ -113,9 +94,9 @@ impl Source for HistoryRows<'_> {
 
     fn read(&self, index: usize, batch: &mut Batch) -> Result<(), SyncError> {
         let mut buffers = Buffers::default();
-        for height in &self.items[index] {
+        for &height in &self.items[index] {
             check_stop(self.stop)?;
-            self.read_block(*height, &mut buffers, batch)?;
+            self.read_block(height, &mut buffers, batch)?;
         }
         Ok(())
     }
