@@ -1,19 +1,19 @@
 //! Reads the blocks of the active chain and their content by height, and from undo data the coins
-//! that inputs spend.
+//! that inputs spend. The columns of each row are in the order of those described in `columns.rs`.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 
 use apus_coins::{Coin, Heights};
 use apus_consensus::{Ancestry, HeaderFacts, subsidy};
-use apus_export::Batch;
+use apus_export::{Batch, Value};
 use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::workers::check_stop;
-use apus_wire::{BlockView, InputView, Network, TxView, put_compact_size};
+use apus_wire::{BlockView, Header, InputView, Network, TxView, put_compact_size};
 
 use super::columns::ExportTable;
-use super::rows::{BlockRow, InputRow, OutputRow, TransactionRow};
+use super::script_type::script_type;
 use super::source::Source;
 use apus_claims::stored::{ReadBlock, StoredBlock, StoredChain};
 
@@ -158,23 +158,30 @@ impl Joined<'_> {
     fn push_block(&self, source: &BlockSource, batch: &mut Batch) {
         let height = self.height;
         let view = &self.view;
+        let Header { version, prev, merkle_root, time, bits, nonce } = view.header();
         let block = At { blocks: &source.chain.blocks, height };
-        BlockRow {
-            height,
-            hash: view.hash(),
-            header: view.header(),
-            median_time: block.median_time_past() as u32,
-            size: view.len(),
-            stripped_size: view.base_size(),
-            weight: view.weight(),
-            transactions: view.tx_count(),
-            inputs: view.input_count(),
-            outputs: view.output_count(),
-            subsidy: subsidy(height, source.network),
-            reward: view.txs().take(1).map(|coinbase| output_value(&coinbase)).sum(),
-            fees: self.fees().map(|fees| fees.iter().sum()),
-        }
-        .push_to(batch);
+        let reward: i64 = view.txs().take(1).map(|coinbase| output_value(&coinbase)).sum();
+        let fees: Option<i64> = self.fees().map(|fees| fees.iter().sum());
+        batch.push(&[
+            height.into(),
+            (&view.hash().0).into(),
+            (*version).into(),
+            (&prev.0).into(),
+            (&merkle_root.0).into(),
+            (*time).into(),
+            (block.median_time_past() as u32).into(),
+            (*bits).into(),
+            (*nonce).into(),
+            count(view.len()),
+            count(view.base_size()),
+            count(view.weight()),
+            count(view.tx_count()),
+            count(view.input_count()),
+            count(view.output_count()),
+            subsidy(height, source.network).into(),
+            reward.into(),
+            fees.into(),
+        ]);
     }
 
     fn push_transactions(&self, batch: &mut Batch) {
@@ -182,21 +189,24 @@ impl Joined<'_> {
         let fees = self.fees();
         for (position, tx) in self.view.txs().enumerate() {
             let fee = |before: usize| fees.as_ref().map(|fees| fees[before]);
-            TransactionRow {
-                height: self.height,
-                position,
-                txid: &self.txids[position],
-                wtxid: &wtxids[position],
-                version: tx.version(),
-                lock_time: tx.lock_time(),
-                size: tx.bytes().len(),
-                weight: 3 * tx.base_size() + tx.bytes().len(),
-                inputs: tx.input_count(),
-                outputs: tx.output_count(),
-                output_value: output_value(&tx),
-                fee: position.checked_sub(1).and_then(fee),
-            }
-            .push_to(batch);
+            let size = tx.bytes().len();
+            let weight = 3 * tx.base_size() + size;
+            batch.push(&[
+                self.height.into(),
+                count(position),
+                (&self.txids[position].0).into(),
+                (&wtxids[position].0).into(),
+                (position == 0).into(),
+                tx.version().into(),
+                tx.lock_time().into(),
+                count(size),
+                count(weight),
+                count(weight.div_ceil(4)),
+                count(tx.input_count()),
+                count(tx.output_count()),
+                output_value(&tx).into(),
+                position.checked_sub(1).and_then(fee).into(),
+            ]);
         }
     }
 
@@ -211,15 +221,23 @@ impl Joined<'_> {
                     coin.script.decompress_into(script);
                 }
                 put_witness(&input, witness);
-                InputRow {
-                    height: self.height,
-                    txid: &self.txids[position],
-                    index,
-                    input,
-                    witness,
-                    spent: coin.map(|coin| (coin, &script[..])),
-                }
-                .push_to(batch);
+                let outpoint = input.outpoint();
+                let script = coin.map(|_| &script[..]);
+                batch.push(&[
+                    self.height.into(),
+                    (&self.txids[position].0).into(),
+                    count(index),
+                    coin.map(|_| &outpoint.txid.0).into(),
+                    coin.map(|_| outpoint.vout).into(),
+                    input.sequence().into(),
+                    input.script_sig().into(),
+                    (&witness[..]).into(),
+                    coin.map_or(Value::Null, amount),
+                    coin.map(|coin| coin.height).into(),
+                    coin.map(|coin| coin.is_coinbase).into(),
+                    script.map(script_type).into(),
+                    script.into(),
+                ]);
             }
         }
     }
@@ -227,10 +245,16 @@ impl Joined<'_> {
     fn push_outputs(&self, batch: &mut Batch) {
         for (position, tx) in self.view.txs().enumerate() {
             for (index, output) in tx.outputs().enumerate() {
-                let height = self.height;
-                let txid = &self.txids[position];
-                let is_coinbase = position == 0;
-                OutputRow { height, txid, index, is_coinbase, output }.push_to(batch);
+                let script = output.script();
+                batch.push(&[
+                    self.height.into(),
+                    (&self.txids[position].0).into(),
+                    count(index),
+                    output.value().into(),
+                    (position == 0).into(),
+                    script_type(script).into(),
+                    script.into(),
+                ]);
             }
         }
     }
@@ -246,6 +270,16 @@ impl Joined<'_> {
         };
         Some(self.view.txs().skip(1).map(fee).collect())
     }
+}
+
+/// Returns the amount of a coin, which is at most 2.1 × 10^15 satoshi.
+pub(super) fn amount(coin: &Coin) -> Value<'static> {
+    Value::Number(coin.amount as i64)
+}
+
+/// Returns a number of bytes or of parts of a block, which is below 2^32.
+fn count(number: usize) -> Value<'static> {
+    Value::Number(number as i64)
 }
 
 /// Returns the sum of a transaction's outputs, in satoshi.

@@ -8,7 +8,7 @@ use apus_coins::{Chainstate, CoinScan};
 use apus_disk::StoreError;
 use apus_export::Batch;
 
-use super::rows::CoinRow;
+use super::blocks::amount;
 use super::source::Source;
 use apus_node::error::SyncError;
 use apus_node::workers::check_stop;
@@ -54,7 +54,14 @@ impl Source for CoinSource<'_> {
             if self.heights.contains(&coin.height) {
                 script.clear();
                 coin.script.decompress_into(&mut script);
-                CoinRow { outpoint: &outpoint, coin: &coin, script: &script }.push_to(batch);
+                batch.push(&[
+                    (&outpoint.txid.0).into(),
+                    outpoint.vout.into(),
+                    amount(&coin),
+                    coin.is_coinbase.into(),
+                    coin.height.into(),
+                    (&script[..]).into(),
+                ]);
             }
         }
         Ok(())

@@ -15,7 +15,6 @@ mod line;
 mod output;
 mod part;
 mod ranges;
-mod rows;
 mod run;
 mod reader;
 mod script_type;
