@@ -36,7 +36,7 @@ struct Common {
     /// Runs of each reindex without scripts
     #[arg(long, global = true, default_value_t = 3, value_name = "N")]
     runs: usize,
-    /// Runs of each reindex with every script; 0 for none, and no run of Core's engine
+    /// Runs of each reindex with every script; 0 for none
     #[arg(long, global = true, default_value_t = 1, value_name = "N")]
     full_runs: usize,
 }
@@ -55,15 +55,6 @@ enum Command {
     Hints {
         /// Hints files in the format bip456 whose sizes are reported too
         files: Vec<PathBuf>,
-    },
-    /// A whole chain by Apus and by Core's engine, and its scripts alone
-    Chain {
-        /// MB of blocks
-        #[arg(long, value_name = "MB")]
-        size: Option<u64>,
-        /// MiB for cached coins, as a list; one run for each
-        #[arg(long, value_name = "MIB", value_delimiter = ',')]
-        dbcache: Option<Vec<usize>>,
     },
     /// Bitcoin Core, validation in order, SwiftSync and the join, on chains with few and with many
     /// coins
@@ -139,12 +130,6 @@ enum Command {
         keys: u32,
         #[arg(long)]
         seed: u64,
-    },
-    /// Checks the scripts of a regtest directory
-    #[command(hide = true)]
-    ScriptsAlone {
-        #[arg(long)]
-        datadir: PathBuf,
     },
     /// Core's engine rebuilds the UTXO set of a regtest directory
     #[command(hide = true)]
@@ -230,13 +215,6 @@ fn run(cli: Cli) -> Result<()> {
             common.finish(kernels::run(size, &Sample::large()?, &common.dir)?)
         }
         Command::Hints { files } => common.finish(kernels::run_hints(kernels::Size::FULL, &files)?),
-        Command::Chain { size, dbcache } => {
-            let mut wanted = chain::Size::full();
-            wanted.dbcaches = dbcache.unwrap_or(wanted.dbcaches);
-            wanted.shape = common.shape(wanted.shape, size);
-            (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs);
-            common.finish(chain::run(&wanted, &common.programs()?, &common.dir)?)
-        }
         Command::Join(args) => {
             let size = args.size(&common);
             common.finish(join::run(&size, &common.programs()?, &common.dir)?)
@@ -270,15 +248,17 @@ fn run(cli: Cli) -> Result<()> {
         Command::MakeChain { file, facts, coins, bytes, busy, top, keys, seed } => {
             made::make(&Shape { coins, bytes, busy, top, keys, seed }, &file, &facts)
         }
-        Command::ScriptsAlone { datadir } => print(&chain::scripts::run(&datadir)?),
-        Command::CoreReindex { datadir } => print(&chain::engine::reindex(&datadir)?),
+        Command::CoreReindex { datadir } => {
+            println!("{}", chain::engine::reindex(&datadir)?);
+            Ok(())
+        }
     }
 }
 
 /// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
-    for name in ["kernels", "chain", "join", "coins", "curve", "scripts"] {
+    for name in ["kernels", "join", "coins", "curve", "scripts"] {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let status = command.arg(name).args(&args).status()?;
@@ -286,11 +266,6 @@ fn all() -> Result<()> {
             return Err(format!("{name}: {status}").into());
         }
     }
-    Ok(())
-}
-
-fn print(json: &serde_json::Value) -> Result<()> {
-    println!("{json}");
     Ok(())
 }
 

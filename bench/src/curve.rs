@@ -110,7 +110,7 @@ fn core(base: &Base, dbcache: usize, bitcoind: Option<&Path>, programs: &Program
     let command = core_command(bitcoind, datadir, dbcache, base.text("below_top"));
     let (_, usage) = runs::run(&format!("Bitcoin Core, dbcache {dbcache}"), command)?;
     base.check(programs)?;
-    Ok(Run { usage, json: serde_json::Value::Null, digest: None, runs: 1 })
+    Ok(Run { usage, json: serde_json::Value::Null, runs: 1 })
 }
 
 fn program(row: &Row) -> &'static str {

@@ -10,7 +10,7 @@ pub mod cli;
 
 /// Single operations, by Apus and by other crates.
 pub mod kernels;
-/// A whole chain by Apus and by Bitcoin Core's engine, and its scripts alone.
+/// Generated chains, and runs on them.
 pub mod chain;
 /// Validation in order with smaller and smaller caches, compared with Bitcoin Core.
 pub mod curve;

@@ -195,12 +195,6 @@ fn busy() -> Duration {
     Duration::from_millis(counted.map(|(_, ticks)| ticks * 10).sum())
 }
 
-/// Returns the CPU time of the calling thread.
-pub fn thread_cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

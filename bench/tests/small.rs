@@ -7,7 +7,7 @@ use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
 use apus_bench::trials::{self, Kind};
-use apus_bench::{chain, curve, inputs, join};
+use apus_bench::{curve, inputs, join};
 
 fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
@@ -67,20 +67,6 @@ fn the_large_sample_is_what_it_says() {
     let sample = Sample::large().unwrap();
     assert!(sample.block.len() > 900_000, "{}", sample.name);
     assert!(!sample.encode_undo().is_empty());
-}
-
-#[test]
-fn apus_and_core_come_to_the_same_utxo_set() {
-    let dir = tempfile::tempdir().unwrap();
-    let report = chain::run(&chain::Size::small(), &programs(), dir.path()).unwrap();
-    let found = rows(&report, "runs");
-    assert_eq!(
-        found.len(),
-        11,
-        "sync, 2 skipped, 2 full, hints, 2 SwiftSync, Core, scripts, their share: {found:?}"
-    );
-    assert!(!rows(&report, "stages").is_empty());
-    check_files(&report);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{Result, machine};
 
 /// Returns the number of script threads besides the main one, as Core chooses it (`-par=0`).
-pub fn worker_threads() -> i32 {
+fn worker_threads() -> i32 {
     i32::try_from(machine::cores()).unwrap_or(i32::MAX).saturating_sub(1).min(15)
 }
 

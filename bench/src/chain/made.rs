@@ -106,8 +106,6 @@ impl Shape {
 /// A chain in a file of framed blocks, with the facts that its generator knows.
 #[derive(Clone, Debug)]
 pub struct MadeChain {
-    /// The name of the chain's file.
-    pub name: String,
     /// The path of the chain's file.
     pub path: PathBuf,
     /// Tip, last block below those on top, height, bytes, inputs, outputs, number of unspent coins
@@ -139,7 +137,7 @@ impl MadeChain {
             process::run(command)?;
         }
         let facts = serde_json::from_reader(File::open(facts)?)?;
-        Ok(Self { name, path, facts })
+        Ok(Self { path, facts })
     }
 
     /// Returns the hash of the last block.
@@ -150,11 +148,6 @@ impl MadeChain {
     /// Returns the hash of the last block below those on top; without any on top, that of the tip.
     pub fn below_top(&self) -> &str {
         self.facts["below_top"].as_str().unwrap_or(self.tip())
-    }
-
-    /// Returns the size of all blocks in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.count("bytes")
     }
 
     pub fn count(&self, key: &str) -> u64 {

@@ -1,28 +1,14 @@
-//! The floor for a full check: every script of a chain is checked, with blocks and undo data read
-//! from files, and nothing else is done.
+//! The blocks of a chain and the coins that they spend, read from files.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use apus_coins::Coin;
 use apus_consensus::script_flags;
 use apus_disk::Disk;
-use apus_scripts::TxScripts;
 use apus_store::{BlockFiles, DataDir, DataDirOptions, IndexEntry};
 use apus_wire::{BlockView, Chain, Cursor, Network, Prevout, ScriptFlags};
-use rayon::prelude::*;
-use serde_json::{Value, json};
 
 use crate::Result;
-use crate::process::thread_cpu;
-
-/// The cost of checking blocks.
-#[derive(Clone, Copy, Default)]
-struct Checked {
-    inputs: u64,
-    /// The CPU time of the scripts themselves, on all cores.
-    cpu: Duration,
-}
 
 /// The blocks of a regtest directory, with their undo data.
 pub struct Blocks {
@@ -94,43 +80,6 @@ impl Blocks {
         }
         Ok(SpendingBlock { view, flags, spent })
     }
-}
-
-/// Checks every script of a regtest directory with Core's engine on all cores, with blocks in any
-/// order.
-///
-/// # Errors
-/// A block or its undo data is missing or damaged, or a script fails.
-pub fn run(datadir: &Path) -> Result<Value> {
-    let blocks = Blocks::open(datadir)?;
-    let start = Instant::now();
-    let checked = blocks
-        .entries
-        .par_iter()
-        .with_max_len(1)
-        .map(|entry| check_block(&blocks, entry))
-        .try_reduce(Checked::default, |a, b| {
-            Ok(Checked { inputs: a.inputs + b.inputs, cpu: a.cpu + b.cpu })
-        })?;
-    Ok(json!({
-        "inputs": checked.inputs,
-        "seconds": start.elapsed().as_secs_f64(),
-        "script_cpu_seconds": checked.cpu.as_secs_f64(),
-    }))
-}
-
-fn check_block(blocks: &Blocks, entry: &IndexEntry) -> Result<Checked> {
-    let block = blocks.read(entry)?;
-    let prevouts = block.prevouts();
-    let mut first = 0;
-    let start = thread_cpu();
-    for tx in block.view.txs().skip(1) {
-        let end = first + tx.input_count();
-        let tx = TxScripts::new(&tx, &prevouts[first..end], block.flags)?;
-        (0..tx.input_count()).try_for_each(|input| tx.check_input(input))?;
-        first = end;
-    }
-    Ok(Checked { inputs: first as u64, cpu: thread_cpu() - start })
 }
 
 fn prevout((coin, script): &(Coin, Vec<u8>)) -> Prevout<'_> {

@@ -349,7 +349,7 @@ impl Contest<'_> {
             let command = core_command(bitcoind, datadir, self.size.core_dbcache, assumevalid);
             let (_, usage) = runs::run("Bitcoin Core", command)?;
             self.base.check(self.programs)?;
-            all.push(Run { usage, json: serde_json::Value::Null, digest: None, runs: 1 });
+            all.push(Run { usage, json: serde_json::Value::Null, runs: 1 });
         }
         median(all)
     }
