@@ -11,7 +11,7 @@ use apus_scripts::sighash::{Preimages, SharedHashes, TxSighash};
 use apus_scripts::{FastScripts, FastVerdict, TxScripts};
 use apus_wire::{InputView, Prevout, ScriptFlags, TxView};
 
-use crate::chain::scripts::Blocks;
+use crate::chain::blocks::Blocks;
 use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
 use crate::{Result, join};
