@@ -10,7 +10,7 @@ use crate::join::Wanted;
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{Result, chain, curve, inputs, join, kernels, parallel, trials, world};
+use crate::{Result, chain, inputs, join, kernels, parallel, trials, world};
 
 /// Measure Apus and the programs that it is compared with; print tables in Markdown.
 #[derive(Parser)]
@@ -144,7 +144,7 @@ struct CurveArgs {
     /// MB of blocks of each chain
     #[arg(long, value_name = "MB")]
     size: Option<u64>,
-    /// The kinds of chains, as a list [default: many,old,bursts]
+    /// The kinds of chains, as a list [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     coins: Option<Vec<Coins>>,
     /// MiB for cached coins, as a list
@@ -283,7 +283,13 @@ impl JoinArgs {
             let top = self.top;
             sizes.into_iter().map(move |bytes| Shape { top, ..Shape::with_top(coins, bytes) })
         });
-        let wanted = |shape| Wanted { dbcaches: self.dbcache.clone(), ..Wanted::usual(shape) };
+        let core_dbcaches = vec![self.core_dbcache];
+        let dbcaches = self.dbcache;
+        let wanted = |shape| Wanted {
+            shape,
+            dbcaches: dbcaches.clone(),
+            core_dbcaches: core_dbcaches.clone(),
+        };
         join::Size {
             chains: shapes.map(wanted).collect(),
             ways: self.method.unwrap_or(full.ways),
@@ -294,7 +300,6 @@ impl JoinArgs {
             full_ways: full.full_ways,
             full_scripts: full.full_scripts,
             bitcoind: self.bitcoind,
-            core_dbcache: self.core_dbcache,
             core_runs: self.core_runs,
             spilldir: self.spilldir,
             options: self.options,
@@ -327,14 +332,18 @@ impl Common {
     fn curve(&self, args: CurveArgs) -> Result<()> {
         let quick = self.quick.then_some(made::SIZE_MANY / 10);
         let bytes = args.size.map(|megabytes| megabytes.saturating_mul(1_000_000)).or(quick);
-        let mut wanted = curve::Size::full(bytes);
-        wanted.dbcaches = args.dbcache.unwrap_or(wanted.dbcaches);
+        let mut wanted = join::Size::curve(bytes.unwrap_or(made::SIZE_MANY));
         if let Some(coins) = args.coins {
-            wanted.shapes.retain(|shape| coins.contains(&shape.coins));
+            wanted.chains.retain(|chain| coins.contains(&chain.shape.coins));
         }
-        (wanted.bitcoind, wanted.core_dbcaches) = (args.bitcoind, args.core_dbcache);
-        wanted.runs = self.runs;
-        self.finish(curve::run(&wanted, &self.programs()?, &self.dir)?)
+        for chain in &mut wanted.chains {
+            chain.core_dbcaches.clone_from(&args.core_dbcache);
+            if let Some(dbcaches) = &args.dbcache {
+                chain.dbcaches.clone_from(dbcaches);
+            }
+        }
+        (wanted.bitcoind, wanted.runs) = (args.bitcoind, self.runs);
+        self.finish(join::run(&wanted, &self.programs()?, &self.dir)?)
     }
 
     fn finish(&self, report: Report) -> Result<()> {

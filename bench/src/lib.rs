@@ -12,8 +12,6 @@ pub mod cli;
 pub mod kernels;
 /// Generated chains, and runs on them.
 pub mod chain;
-/// Validation in order with smaller and smaller caches, compared with Bitcoin Core.
-pub mod curve;
 /// Bitcoin Core, validation in order, SwiftSync and the join on the same chains.
 pub mod join;
 /// Every script: whole runs, and the cost of an input.

@@ -7,7 +7,7 @@ use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
 use apus_bench::trials::{self, Kind};
-use apus_bench::{curve, inputs, join};
+use apus_bench::{inputs, join};
 
 fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
@@ -89,7 +89,9 @@ fn every_way_comes_to_the_same_utxo_set() {
 #[test]
 fn whatever_blocks_spend_a_small_cache_reads_no_coin_twice() {
     let dir = tempfile::tempdir().unwrap();
-    let report = curve::run(&curve::Size::small(), &programs(), dir.path()).unwrap();
+    let mut size = join::Size { runs: 1, ..join::Size::curve(8_000_000) };
+    size.chains.iter_mut().for_each(|chain| chain.dbcaches = vec![4, 100]);
+    let report = join::run(&size, &programs(), dir.path()).unwrap();
     let found = rows(&report, "runs");
     assert_eq!(found.len(), 8, "four chains, and two caches");
     for row in &found {

@@ -46,7 +46,8 @@ impl Coins {
         }
     }
 
-    fn name(self) -> String {
+    /// Returns the name of the kind, as in options.
+    pub fn name(self) -> String {
         clap::ValueEnum::to_possible_value(&self).map_or_else(String::new, |v| v.get_name().into())
     }
 }

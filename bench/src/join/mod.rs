@@ -15,7 +15,7 @@ use crate::process::{self, Programs};
 use crate::report::{Cell, Report, Table};
 
 pub use base::dir_with_undo;
-pub(crate) use base::{Base, Undo};
+use base::{Base, Undo};
 
 /// A way to the UTXO set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -76,8 +76,8 @@ pub struct Wanted {
     pub shape: Shape,
     /// The amounts of memory for each way of Apus, in MiB.
     pub dbcaches: Vec<usize>,
-    /// Whether Core runs on it too.
-    pub with_core: bool,
+    /// The amounts of memory for Core's coins, in MiB. Core does not run without any.
+    pub core_dbcaches: Vec<usize>,
 }
 
 /// The chains and the runs on them.
@@ -103,8 +103,6 @@ pub struct Size {
     pub full_scripts: Vec<Scripts>,
     /// Bitcoin Core's program. Without it, the other ways are not compared with Core.
     pub bitcoind: Option<PathBuf>,
-    /// The memory for Core's coins, in MiB.
-    pub core_dbcache: usize,
     /// The number of Core's runs.
     pub core_runs: usize,
     /// The directory that the join spills into; `None` for its default.
@@ -116,7 +114,7 @@ pub struct Size {
 impl Wanted {
     /// Returns a chain on which Core runs too, with Core's default memory.
     pub fn usual(shape: Shape) -> Self {
-        Self { shape, dbcaches: vec![450], with_core: true }
+        Self { shape, dbcaches: vec![450], core_dbcaches: vec![450] }
     }
 }
 
@@ -135,7 +133,6 @@ impl Size {
             full_ways: vec![Way::Swiftsync, Way::Join],
             full_scripts: vec![Scripts::Every],
             bitcoind: None,
-            core_dbcache: 450,
             core_runs: 1,
             spilldir: None,
             options: Vec::new(),
@@ -146,14 +143,14 @@ impl Size {
     pub fn small() -> Self {
         let few = Shape { top: 3, ..Shape::small(1_500_000) };
         let many = Shape { top: 2, ..Shape::with_top(Coins::Many, 2_000_000) };
-        let wanted = |shape| Wanted { shape, dbcaches: vec![100], with_core: true };
+        let wanted = |shape| Wanted { dbcaches: vec![100], ..Wanted::usual(shape) };
         Self { chains: [few, many].map(wanted).into(), runs: 1, ..Self::full() }
     }
 
     /// Returns a small [`Size::scripts`] for tests.
     pub fn scripts_small() -> Self {
         let shape = Shape { top: 0, ..Shape::small(1_500_000) };
-        let chains = vec![Wanted { shape, dbcaches: vec![100], with_core: false }];
+        let chains = vec![Wanted { shape, dbcaches: vec![100], core_dbcaches: vec![] }];
         Self { chains, ..Self::scripts() }
     }
 
@@ -184,12 +181,29 @@ impl Size {
             let shape = Shape::with_top(Coins::Many, made::SIZE_MANY / 4 * tenths);
             match shape.bytes {
                 made::SIZE_MANY => Wanted { dbcaches: vec![50, 450, 4000], ..Wanted::usual(shape) },
-                _ => Wanted { with_core: false, ..Wanted::usual(shape) },
+                _ => Wanted { core_dbcaches: vec![], ..Wanted::usual(shape) },
             }
         };
         let chains = [1, 2, 4, 8, 16].map(wanted).into();
         let ways = vec![Way::Core, Way::Order, Way::Swiftsync];
         Self { name: "coins", chains, ways, runs: 1, ..Self::full() }
+    }
+
+    /// Returns the size with less and less memory for cached coins, in order, on chains of `bytes`
+    /// that differ in which coins blocks spend.
+    pub fn curve(bytes: u64) -> Self {
+        let wanted = |coins| Wanted {
+            shape: Shape { coins, ..Shape::of_size(bytes) },
+            dbcaches: vec![16, 50, 100, 450, 4000],
+            core_dbcaches: vec![50, 450],
+        };
+        Self {
+            name: "curve",
+            chains: [Coins::Few, Coins::Many, Coins::Old, Coins::Bursts].map(wanted).into(),
+            ways: vec![Way::Core, Way::Order],
+            full_runs: 0,
+            ..Self::full()
+        }
     }
 }
 
@@ -230,7 +244,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
         report.notes.push(chain_note(shape, &base));
         bases.push(base);
     }
-    report.tables.push(table(&bases, &rows));
+    report.tables.push(table(size, &bases, &rows));
     Ok(report)
 }
 
@@ -242,16 +256,17 @@ fn notes(size: &Size) -> Result<Vec<String>> {
          blocks on top are done in order, whatever made the rest, and take no signatures; below \
          them scripts are skipped"
             .to_string(),
-        "× is how many times as fast as Core; anonymous memory is what the system cannot drop; \
-         spilled is what Apus says that it wrote to files of its own meanwhile; written is \
-         everything written to files, as the system counts it; others' CPU is what the rest of the \
-         machine used meanwhile"
+        "× is how many times as fast as Core with the most memory; anonymous memory is what the \
+         system cannot drop; spilled is what Apus says that it wrote to files of its own \
+         meanwhile; written is everything written to files, as the system counts it; others' CPU \
+         is what the rest of the machine used meanwhile"
             .to_string(),
     ];
     if size.ways.contains(&Way::Core) {
-        notes.push(match &size.bitcoind {
-            None => "Bitcoin Core left out: no --bitcoind PATH".to_string(),
-            Some(path) => core_note(path, size.core_dbcache)?,
+        let dbcache = size.chains.iter().find_map(|wanted| wanted.core_dbcaches.first());
+        notes.push(match (&size.bitcoind, dbcache) {
+            (Some(path), Some(dbcache)) => core_note(path, *dbcache)?,
+            _ => "Bitcoin Core left out: no --bitcoind PATH".to_string(),
         });
     }
     if !size.options.is_empty() {
@@ -278,7 +293,7 @@ fn chain_note(shape: &Shape, base: &Base) -> String {
 }
 
 /// Names a bitcoind, by the commit that it was built of if it knows it, and its command.
-pub(crate) fn core_note(bitcoind: &Path, dbcache: usize) -> Result<String> {
+fn core_note(bitcoind: &Path, dbcache: usize) -> Result<String> {
     let mut command = Command::new(bitcoind);
     command.arg("-version");
     let (version, _) = process::run(command)?;
@@ -290,12 +305,7 @@ pub(crate) fn core_note(bitcoind: &Path, dbcache: usize) -> Result<String> {
 
 /// Returns the command of a Bitcoin Core that rebuilds the UTXO set and ends with everything on
 /// disk.
-pub(crate) fn core_command(
-    bitcoind: &Path,
-    datadir: &Path,
-    dbcache: usize,
-    assumevalid: &str,
-) -> Command {
+fn core_command(bitcoind: &Path, datadir: &Path, dbcache: usize, assumevalid: &str) -> Command {
     let mut command = Command::new(bitcoind);
     command.arg("-regtest").arg(format!("-datadir={}", datadir.display()));
     command.args(["-reindex-chainstate", "-stopafterblockimport", "-checkblockindex=0"]);
@@ -306,18 +316,19 @@ pub(crate) fn core_command(
 
 impl Contest<'_> {
     fn run(&self, chain: usize, full_runs: usize, rows: &mut Vec<Row>) -> Result<()> {
-        let with_core = self.size.ways.contains(&Way::Core) && self.wanted.with_core;
+        let with_core = self.size.ways.contains(&Way::Core);
         let bitcoind = self.size.bitcoind.as_deref().filter(|_| with_core);
-        let core = |scripts| -> Result<Option<Row>> {
+        let core = |dbcache, scripts| -> Result<Option<Row>> {
             let Some(bitcoind) = bitcoind else { return Ok(None) };
-            let run = self.core(bitcoind, scripts)?;
-            let dbcache = self.size.core_dbcache;
+            let run = self.core(bitcoind, dbcache, scripts)?;
             Ok(Some(Row { chain, way: Way::Core, scripts, dbcache, run }))
         };
         let ways: Vec<Way> =
             WAYS[1..].iter().copied().filter(|way| self.size.ways.contains(way)).collect();
         if self.size.skipped {
-            rows.extend(core(Scripts::Skipped)?);
+            for &dbcache in &self.wanted.core_dbcaches {
+                rows.extend(core(dbcache, Scripts::Skipped)?);
+            }
             for &dbcache in &self.wanted.dbcaches {
                 for &way in &ways {
                     let scripts = Scripts::Skipped;
@@ -329,8 +340,9 @@ impl Contest<'_> {
         let Some(&dbcache) = self.wanted.dbcaches.first().filter(|_| full_runs > 0) else {
             return Ok(());
         };
-        if self.size.full_ways.contains(&Way::Core) {
-            rows.extend(core(Scripts::Every)?);
+        let full_core = self.size.full_ways.contains(&Way::Core);
+        if let Some(&dbcache) = self.wanted.core_dbcaches.first().filter(|_| full_core) {
+            rows.extend(core(dbcache, Scripts::Every)?);
         }
         for &scripts in &self.size.full_scripts {
             for &way in ways.iter().filter(|way| self.size.full_ways.contains(way)) {
@@ -341,12 +353,12 @@ impl Contest<'_> {
         Ok(())
     }
 
-    fn core(&self, bitcoind: &Path, scripts: Scripts) -> Result<Run> {
+    fn core(&self, bitcoind: &Path, dbcache: usize, scripts: Scripts) -> Result<Run> {
         let mut all = Vec::new();
         for _ in 0..self.size.core_runs.max(1) {
             let datadir = self.base.fresh(Undo::Newest)?;
             let assumevalid = self.assumevalid(scripts);
-            let command = core_command(bitcoind, datadir, self.size.core_dbcache, assumevalid);
+            let command = core_command(bitcoind, datadir, dbcache, assumevalid);
             let (_, usage) = runs::run("Bitcoin Core", command)?;
             self.base.check(self.programs)?;
             all.push(Run { usage, json: serde_json::Value::Null, runs: 1 });
@@ -429,18 +441,19 @@ fn chain_title(base: &Base) -> String {
     format!("{}, {millions:.1} million coins", Cell::Bytes(base.count("bytes")).text())
 }
 
-/// Returns the time that Core took for the same, if it ran.
+/// Returns the time that Core with the most memory took for the same, if it ran.
 fn core_seconds(rows: &[Row], row: &Row) -> Option<f64> {
     let same = |other: &&Row| {
         let is_skipped = |row: &Row| row.scripts == Scripts::Skipped;
         (other.chain, other.way, is_skipped(other)) == (row.chain, Way::Core, is_skipped(row))
     };
-    rows.iter().find(same).map(|core| core.run.seconds())
+    rows.iter().filter(same).max_by_key(|core| core.dbcache).map(|core| core.run.seconds())
 }
 
-fn table(bases: &[Base], rows: &[Row]) -> Table {
+fn table(size: &Size, bases: &[Base], rows: &[Row]) -> Table {
     let columns = [
         ("chain", "chain"),
+        ("coins", "its coins"),
         ("run", "run"),
         ("dbcache_mib", "dbcache"),
         ("seconds", "time"),
@@ -449,6 +462,7 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
         ("seconds_per_gb", "s per GB"),
         ("peak_memory_bytes", "peak memory"),
         ("peak_anonymous_bytes", "anonymous"),
+        ("inputs", "inputs"),
         ("coins_looked_up", "looked up"),
         ("longest_stall", "longest stall"),
         ("spilled_bytes", "spilled"),
@@ -467,6 +481,7 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
         };
         table.push(vec![
             Cell::text_of(chain_title(base)),
+            Cell::text_of(size.chains[row.chain].shape.coins.name()),
             Cell::text_of(title(row.way, row.scripts)),
             Cell::Count(row.dbcache as u64),
             Cell::Seconds(row.run.seconds()),
@@ -476,6 +491,7 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
             Cell::Number(row.run.seconds() / (base.count("bytes").max(1) as f64 / 1e9)),
             Cell::Bytes(usage.peak_bytes),
             Cell::Bytes(usage.peak_anonymous_bytes),
+            Cell::Count(base.count("inputs")),
             told("coins_looked_up", Cell::Count),
             runs::longest_stall(&row.run),
             told("spilled_bytes", Cell::Bytes),
