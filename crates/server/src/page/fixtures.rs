@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_progress::{Bottleneck, Left, Phase};
+use apus_progress::{Bottleneck, Left, PeerInfo, Phase};
 
 use super::document::document;
 use super::sections::{PARTS, Sections};
 use super::state::{
-    Cache, Chain, Coins, Column, Disk, KINDS, LogLine, Memory, PageState, Peer, Run, Speed, Stage,
-    Tip,
+    Cache, Chain, Coins, Column, Disk, KINDS, Memory, PageState, Run, Speed, Stage, Tip,
 };
+use crate::live::Line;
 
 /// The time of the examples, in seconds since 1970.
 const NOW: i64 = 1_795_000_000;
@@ -60,24 +60,24 @@ fn mainnet(kinds: impl Fn(f64) -> [f64; KINDS]) -> Arc<Chain> {
     Arc::new(Chain { by_height, by_time, times: (GENESIS_TIME, NOW - 240), height: HEADERS })
 }
 
-fn lines(texts: &[&str]) -> Vec<LogLine> {
-    let line = |(at, text): (usize, &&str)| LogLine {
+fn lines(texts: &[&str]) -> Vec<Line> {
+    let line = |(at, text): (usize, &&str)| Line {
         time: NOW - 30 * (texts.len() - at) as i64,
-        is_warning: text.starts_with("Peer"),
+        warns: text.starts_with("Peer"),
         text: (*text).to_string(),
     };
     texts.iter().enumerate().map(line).collect()
 }
 
-fn some_peers() -> Vec<Peer> {
-    let peer = |(address, agent, blocks, speed): (&str, &str, u64, u64)| Peer {
+fn some_peers() -> Arc<[PeerInfo]> {
+    let peer = |(address, agent, blocks, speed): (&str, &str, u64, u64)| PeerInfo {
         address: address.to_string(),
-        agent: agent.to_string(),
-        inbound: false,
-        encrypted: speed != 1_270_000,
-        bytes: blocks * 1_340_000,
+        user_agent: agent.to_string(),
+        transport: if speed == 1_270_000 { "v1" } else { "v2" },
+        block_bytes: blocks * 1_340_000,
         blocks,
         speed: Some(speed).filter(|speed| *speed > 0),
+        ..PeerInfo::default()
     };
     [
         ("203.0.113.7:8333", "/Satoshi:30.0.0/", 18_201, 4_830_000),
@@ -140,7 +140,7 @@ fn middle() -> PageState {
             temporary: 148_000_000_000,
             free: Some(412_000_000_000),
         },
-        memory: Memory { used: 3_420_000_000, mapped: 610_000_000, total: Some(16_600_000_000) },
+        memory: Memory { used: 3_420_000_000, mapped: 610_000_000 },
         cache: None,
         log: lines(&[
             "Network main, directory /home/ann/.bitcoin",
@@ -220,7 +220,7 @@ fn states() -> Vec<(&'static str, PageState)> {
     let missing = mainnet(|_| [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
     let stalled = PageState {
         stage: Stage::Stalled(Duration::from_secs(252)),
-        peers: Some(Vec::new()),
+        peers: Some(Arc::default()),
         speed: Speed { download: Some(0.0), ..Speed::default() },
         ..in_order()
     };
@@ -242,10 +242,10 @@ fn states() -> Vec<(&'static str, PageState)> {
     };
     let mut hostile = middle();
     hostile.datadir.push_str(HOSTILE);
-    for peer in hostile.peers.iter_mut().flatten() {
-        (peer.agent, peer.address) = (HOSTILE.to_string(), HOSTILE.to_string());
+    for peer in Arc::make_mut(hostile.peers.as_mut().unwrap()) {
+        (peer.user_agent, peer.address) = (HOSTILE.to_string(), HOSTILE.to_string());
     }
-    hostile.log.push(LogLine { text: HOSTILE.repeat(9), ..LogLine::default() });
+    hostile.log.push(Line { time: 0, warns: false, text: HOSTILE.repeat(9) });
     vec![
         ("starting", PageState { headers: 0, started: NOW - 1, ..base() }),
         (

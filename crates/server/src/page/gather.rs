@@ -12,13 +12,11 @@ use apus_host::memory_in_use;
 use apus_node::next_command::prune_mib;
 use apus_node::view::View;
 use apus_progress::clock::unix_time;
-use apus_progress::{Estimate, Phase, Progress};
+use apus_progress::{Estimate, PeerInfo, Phase, Progress};
 use apus_wire::Chain as Network;
 
 use super::blocks;
-use super::state::{
-    Cache, Chain, Coins, Disk, LogLine, Memory, PageState, Peer, Run, Speed, Stage, Tip,
-};
+use super::state::{Cache, Chain, Coins, Disk, Memory, PageState, Run, Speed, Stage, Tip};
 use crate::live::Live;
 
 /// A search for peers that takes this long is stalled.
@@ -111,7 +109,7 @@ impl Gatherer {
             disk: kept.disk,
             memory: memory(),
             cache: self.cache(progress),
-            log: self.lines(),
+            log: self.live.lines(),
             coins: found.and_then(|(_, _, coins, _)| coins),
             blocks_dir: about.blocks_dir.as_deref().map(absolute),
             network_options: about.network_options.clone(),
@@ -154,34 +152,18 @@ impl Gatherer {
         }
     }
 
-    fn peers(&self, progress: Option<&Progress>) -> Option<Vec<Peer>> {
+    fn peers(&self, progress: Option<&Progress>) -> Option<Arc<[PeerInfo]>> {
         let peers = self.live.peers();
         if peers.is_empty() && progress.is_none_or(|progress| progress.download.is_none()) {
             return None;
         }
-        let peer = |peer: &apus_progress::PeerInfo| Peer {
-            address: peer.address.clone(),
-            agent: peer.user_agent.clone(),
-            inbound: peer.inbound,
-            encrypted: peer.transport == "v2",
-            bytes: peer.block_bytes,
-            blocks: peer.blocks,
-            speed: peer.speed,
-        };
-        Some(peers.iter().map(peer).collect())
+        Some(peers)
     }
 
     fn cache(&self, progress: Option<&Progress>) -> Option<Cache> {
         let coins = progress.map(|progress| progress.coins).filter(|coins| *coins > 0)?;
         let bytes = self.live.tip().map_or(0, |tip| tip.cache_bytes as u64);
         Some(Cache { coins, bytes, limit: self.live.about().cache_bytes })
-    }
-
-    fn lines(&self) -> Vec<LogLine> {
-        let lines = self.live.lines().into_iter();
-        lines
-            .map(|line| LogLine { time: line.time, is_warning: line.warns, text: line.text })
-            .collect()
     }
 
     fn look_at_disk(&self, kept: &mut Kept) {
@@ -237,7 +219,7 @@ fn run(progress: &Progress) -> Run {
 
 fn memory() -> Memory {
     let memory = memory_in_use().unwrap_or_default();
-    Memory { used: memory.bytes, mapped: memory.mapped, total: None }
+    Memory { used: memory.bytes, mapped: memory.mapped }
 }
 
 /// Returns the directory as bitcoind takes it: above that of the network.

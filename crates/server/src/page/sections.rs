@@ -5,11 +5,11 @@
 use std::fmt::Write;
 
 use apus_node::next_command::NextCommand;
-use apus_progress::{Bottleneck, Phase};
+use apus_progress::{Bottleneck, PeerInfo, Phase};
 
 use super::headline::Headline;
 use super::picture::figure;
-use super::state::{Coins, PageState, Peer, Stage};
+use super::state::{Coins, PageState, Stage};
 use super::words::{clock, count, date, escape, figures, shorten, size, speed, thousands};
 
 /// The most peers that are listed.
@@ -224,13 +224,9 @@ fn machine(state: &PageState) -> String {
     }
     let memory = &state.memory;
     if memory.used > 0 {
-        let of_all = memory.total.and_then(|all| share(memory.used, all));
-        let mut notes = Vec::new();
-        notes.extend(memory.total.map(|all| format!("of {}", size(all))));
-        if memory.mapped > 0 {
-            notes.push(format!("{} mapped files", size(memory.mapped)));
-        }
-        row("Memory", of_all, size(memory.used), notes.join(" · "));
+        let mapped = Some(memory.mapped).filter(|bytes| *bytes > 0);
+        let note = mapped.map(|bytes| format!("{} mapped files", size(bytes)));
+        row("Memory", None, size(memory.used), note.unwrap_or_default());
     }
     if let Some(cache) = &state.cache {
         let mut notes = Vec::new();
@@ -268,8 +264,10 @@ fn peers(state: &PageState) -> String {
     if peers.is_empty() {
         return "<h2>Peers</h2><p class=\"none\">None is connected.</p>".to_string();
     }
-    let mut sorted: Vec<&Peer> = peers.iter().collect();
-    sorted.sort_by(|a, b| (b.speed, b.bytes, &a.address).cmp(&(a.speed, a.bytes, &b.address)));
+    let mut sorted: Vec<&PeerInfo> = peers.iter().collect();
+    sorted.sort_by(|a, b| {
+        (b.speed, b.block_bytes, &a.address).cmp(&(a.speed, a.block_bytes, &b.address))
+    });
     let most = sorted.iter().filter_map(|peer| peer.speed).max().unwrap_or(0);
     let mut out = String::from(
         "<h2>Peers</h2><table><thead><tr><th scope=\"col\">Peer</th>\
@@ -285,11 +283,11 @@ fn peers(state: &PageState) -> String {
              <td class=\"number\">{} <small>{}</small></td>\
              <td class=\"number\">{speed_words}{}</td></tr>",
             escape(&peer.address),
-            escape(&shorten(&peer.agent, AGENT_CHARS_MAX)),
-            if peer.encrypted { "" } else { " · not encrypted" },
+            escape(&shorten(&peer.user_agent, AGENT_CHARS_MAX)),
+            if peer.transport == "v2" { "" } else { " · not encrypted" },
             if peer.inbound { " · inbound" } else { "" },
             thousands(peer.blocks),
-            size(peer.bytes),
+            size(peer.block_bytes),
             meter(share),
         );
     }
@@ -310,7 +308,7 @@ fn log(state: &PageState) -> String {
          <ol class=\"log\" tabindex=\"0\" aria-label=\"Log\">",
     );
     for line in state.log.iter().rev().take(LINES_MAX) {
-        let class = if line.is_warning { " class=\"warns\"" } else { "" };
+        let class = if line.warns { " class=\"warns\"" } else { "" };
         let time = clock(line.time);
         let text = escape(&shorten(&line.text, LINE_CHARS_MAX));
         let _ = write!(out, "<li{class}><time>{time}</time> <span>{text}</span></li>");

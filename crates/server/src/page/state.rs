@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_progress::{Bottleneck, Left, Phase};
+use apus_progress::{Bottleneck, Left, PeerInfo, Phase};
+
+use crate::live::Line;
 
 /// Everything that the page shows. Sizes are in bytes, speeds in bytes a second unless a field
 /// says otherwise, times in seconds since 1970.
@@ -36,7 +38,7 @@ pub struct PageState {
     /// The picture of the chain.
     pub chain: Arc<Chain>,
     /// The connected peers; `None` if this run connects to none.
-    pub peers: Option<Vec<Peer>>,
+    pub peers: Option<Arc<[PeerInfo]>>,
     /// Space on the disk.
     pub disk: Disk,
     /// Memory of the process.
@@ -44,7 +46,7 @@ pub struct PageState {
     /// The coins cache; `None` if the method has none.
     pub cache: Option<Cache>,
     /// The last lines of the log, oldest first.
-    pub log: Vec<LogLine>,
+    pub log: Vec<Line>,
     /// The UTXO set at the tip, once it is complete.
     pub coins: Option<Coins>,
     /// The directory of the blocks, if it is not in `datadir` (`-blocksdir`).
@@ -210,25 +212,6 @@ pub struct Column {
     pub bytes: u64,
 }
 
-/// A connected peer.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Peer {
-    /// Its address. Foreign text.
-    pub address: String,
-    /// The program and version that it names. Foreign text.
-    pub agent: String,
-    /// Whether it connected to us.
-    pub inbound: bool,
-    /// Whether the connection is encrypted (BIP324).
-    pub encrypted: bool,
-    /// Bytes of blocks that it has sent.
-    pub bytes: u64,
-    /// Number of blocks that it has sent.
-    pub blocks: u64,
-    /// Bytes a second that it sends while blocks are requested; `None` if it has sent few.
-    pub speed: Option<u64>,
-}
-
 /// Space on the disk that holds the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Disk {
@@ -247,8 +230,6 @@ pub struct Memory {
     pub used: u64,
     /// Of these, bytes of mapped files, which the kernel drops when memory is short.
     pub mapped: u64,
-    /// Bytes of the machine; `None` if unknown.
-    pub total: Option<u64>,
 }
 
 /// The coins cache.
@@ -260,17 +241,6 @@ pub struct Cache {
     pub bytes: u64,
     /// The most bytes that it may use; 0 if unknown.
     pub limit: u64,
-}
-
-/// A line of the log.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LogLine {
-    /// When it was logged.
-    pub time: i64,
-    /// Whether it is a warning or an error.
-    pub is_warning: bool,
-    /// Its text. May hold foreign text.
-    pub text: String,
 }
 
 /// The UTXO set in figures.
