@@ -67,7 +67,7 @@ mod rest;
 pub use error::RpcError;
 pub use json::Json;
 pub use mempool::RELAY_FEE;
-pub use methods::{Method, call, find, methods};
+pub use methods::{About, Method, call, find, methods};
 pub use rest::{reads_body, rest};
 pub use rest_answer::RestAnswer;
 pub use source::{AtRest, Source};

@@ -15,9 +15,9 @@ use super::{
     wait,
 };
 
-/// A remote procedure call.
+/// What `help` says about a remote procedure call.
 #[derive(Clone, Copy)]
-pub struct Method {
+pub struct About {
     pub name: &'static str,
     /// The heading under which `help` lists it.
     pub category: &'static str,
@@ -25,10 +25,16 @@ pub struct Method {
     pub args: &'static [Arg],
     /// Its description.
     pub description: &'static str,
+}
+
+/// A remote procedure call.
+#[derive(Clone, Copy)]
+pub struct Method {
+    pub about: About,
     run: fn(&Call) -> Result<Json, RpcError>,
 }
 
-impl Method {
+impl About {
     /// Returns how the method is called, in one line.
     pub fn usage(&self) -> String {
         usage(self.name, self.args)
@@ -50,7 +56,7 @@ pub fn call(
     params: &[Value],
     (stop, waiting): (&AtomicBool, &Waiting),
 ) -> Result<Json, RpcError> {
-    check_args(&method.help(), method.args, params)?;
+    check_args(&method.about.help(), method.about.args, params)?;
     (method.run)(&Call { source, params, stop, waiting })
 }
 
@@ -59,7 +65,7 @@ pub fn methods() -> &'static [Method] {
 }
 
 pub fn find(name: &str) -> Option<&'static Method> {
-    METHODS.iter().find(|method| method.name == name)
+    METHODS.iter().find(|method| method.about.name == name)
 }
 
 const BLOCKCHAIN: &str = "blockchain";
@@ -74,10 +80,12 @@ const VERBOSITY: Arg = Arg::optional("verbosity|verbose", ArgKind::Any);
 macro_rules! methods {
     ($($category:ident $module:ident::$name:ident [$($arg:expr),*] $description:literal;)*) => {
         &[$(Method {
-            name: stringify!($name),
-            category: $category,
-            args: &[$($arg),*],
-            description: $description,
+            about: About {
+                name: stringify!($name),
+                category: $category,
+                args: &[$($arg),*],
+                description: $description,
+            },
             run: $module::$name,
         }),*]
     };
@@ -247,13 +255,13 @@ mod tests {
 
     #[test]
     fn every_method_has_a_name_of_its_own_and_help() {
-        for (index, method) in METHODS.iter().enumerate() {
-            assert!(METHODS[..index].iter().all(|other| other.name != method.name));
-            assert!(method.help().starts_with(method.name) && method.description.ends_with('.'));
-            assert_eq!(find(method.name).unwrap().description, method.description);
+        for (index, Method { about, .. }) in METHODS.iter().enumerate() {
+            assert!(METHODS[..index].iter().all(|other| other.about.name != about.name));
+            assert!(about.help().starts_with(about.name) && about.description.ends_with('.'));
+            assert_eq!(find(about.name).unwrap().about.description, about.description);
         }
         let getblock = find("getblock").unwrap();
-        assert_eq!(getblock.usage(), "getblock \"blockhash\" ( verbosity )");
+        assert_eq!(getblock.about.usage(), "getblock \"blockhash\" ( verbosity )");
         assert!(find("getblocks").is_none());
     }
 }

@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 
+use apus_query::About;
 use apus_query::params::{Arg, ArgKind};
 use apus_testdata::memory_of;
 
@@ -145,13 +146,13 @@ fn send_large_parameters() {
         assert!(matches!(status, 200 | 500) && !reply.is_empty(), "{method}: {status}");
     };
     for method in methods::all() {
-        let args = method.args();
+        let &About { name, args, .. } = method.about();
         for at in 0..args.len() {
             for bytes in [1_000, 100_000, 2_000_000] {
                 for large in values(args[at].kind, bytes) {
                     let mut params: Vec<String> = args[..at].iter().map(small).collect();
                     params.push(large);
-                    ask(method.name(), &format!("[{}]", params.join(",")));
+                    ask(name, &format!("[{}]", params.join(",")));
                 }
             }
         }

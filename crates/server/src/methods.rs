@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
 
 use apus_query::json::{Json, json};
-use apus_query::params::{Arg, ArgKind, check_args, usage};
-use apus_query::{RpcError, Waiting};
+use apus_query::params::{Arg, ArgKind, check_args};
+use apus_query::{About, RpcError, Waiting};
 use serde_json::Value;
 
 use super::state::{Call, ServerState};
@@ -14,10 +14,7 @@ use super::{control, network};
 
 /// A method of this crate.
 pub(crate) struct Own {
-    name: &'static str,
-    category: &'static str,
-    args: &'static [Arg],
-    description: &'static str,
+    about: About,
     run: fn(&Call) -> Result<Json, RpcError>,
 }
 
@@ -31,39 +28,19 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    pub fn name(self) -> &'static str {
+    pub fn about(self) -> &'static About {
         match self {
-            Self::Own(own) => own.name,
-            Self::Query(method) => method.name,
-        }
-    }
-
-    fn category(self) -> &'static str {
-        match self {
-            Self::Own(own) => own.category,
-            Self::Query(method) => method.category,
-        }
-    }
-
-    pub fn args(self) -> &'static [Arg] {
-        match self {
-            Self::Own(own) => own.args,
-            Self::Query(method) => method.args,
-        }
-    }
-
-    fn help(self) -> String {
-        match self {
-            Self::Own(own) => format!("{}\n\n{}\n", usage(own.name, own.args), own.description),
-            Self::Query(method) => method.help(),
+            Self::Own(own) => &own.about,
+            Self::Query(method) => &method.about,
         }
     }
 
     /// Returns which threads answer a call.
     pub fn lane(self, params: &[Value]) -> Lane {
         // The other actions of a scan tell how far it is, or end it.
-        let is_scan = self.name().starts_with("scan");
-        let is_long = LONG.contains(&self.name())
+        let name = self.about().name;
+        let is_scan = name.starts_with("scan");
+        let is_long = LONG.contains(&name)
             && (!is_scan || params.first().is_some_and(|action| action == "start"));
         if is_long { Lane::Long } else { Lane::Quick }
     }
@@ -78,7 +55,7 @@ impl Method {
     ) -> Result<Json, RpcError> {
         match self {
             Self::Own(own) => {
-                check_args(&self.help(), own.args, params)?;
+                check_args(&own.about.help(), own.about.args, params)?;
                 (own.run)(&Call { state, params, waiting })
             }
             Self::Query(method) => apus_query::call(&state.source, method, params, (stop, waiting)),
@@ -111,7 +88,7 @@ const LONG: &[&str] = &[
 ];
 
 pub(crate) fn find(name: &str) -> Option<Method> {
-    let own = OWN.iter().find(|method| method.name == name).map(Method::Own);
+    let own = OWN.iter().find(|method| method.about.name == name).map(Method::Own);
     own.or_else(|| apus_query::find(name).map(Method::Query))
 }
 
@@ -123,23 +100,23 @@ pub(crate) fn all() -> impl Iterator<Item = Method> {
 fn help(call: &Call) -> Result<Json, RpcError> {
     let name = call.param(0).as_str().unwrap_or_default();
     if !name.is_empty() {
-        let help = find(name).map(Method::help);
+        let help = find(name).map(|method| method.about().help());
         let help = help.unwrap_or_else(|| format!("help: unknown command: {name}\n"));
         return Ok(json(&help.strip_suffix('\n').unwrap_or(&help)));
     }
-    let mut all: Vec<Method> = all().collect();
-    all.retain(|method| method.category() != HIDDEN);
-    all.sort_by_key(|method| (method.category(), method.name()));
+    let mut all: Vec<&About> = all().map(Method::about).collect();
+    all.retain(|about| about.category != HIDDEN);
+    all.sort_by_key(|about| (about.category, about.name));
     let mut text = String::new();
     let mut category = "";
-    for method in all {
-        if method.category() != category {
-            category = method.category();
+    for about in all {
+        if about.category != category {
+            category = about.category;
             let between = if text.is_empty() { "" } else { "\n" };
             let (first, rest) = category.split_at(1);
             let _ = writeln!(text, "{between}== {}{rest} ==", first.to_uppercase());
         }
-        let _ = writeln!(text, "{}", usage(method.name(), method.args()));
+        let _ = writeln!(text, "{}", about.usage());
     }
     Ok(json(&text.trim_end()))
 }
@@ -151,10 +128,12 @@ fn echo(call: &Call) -> Result<Json, RpcError> {
 macro_rules! methods {
     ($($category:ident $name:literal $run:path, [$($arg:expr),*] $description:literal;)*) => {
         &[$(Own {
-            name: $name,
-            category: $category,
-            args: &[$($arg),*],
-            description: $description,
+            about: About {
+                name: $name,
+                category: $category,
+                args: &[$($arg),*],
+                description: $description,
+            },
             run: $run,
         }),*]
     };
@@ -218,11 +197,11 @@ mod tests {
 
     #[test]
     fn every_method_is_described_once() {
-        for own in OWN {
-            assert!(apus_query::find(own.name).is_none(), "{}", own.name);
-            assert!(own.description.ends_with('.'), "{}", own.name);
-            assert_eq!(OWN.iter().filter(|other| other.name == own.name).count(), 1);
-            assert_eq!(find(own.name).unwrap().name(), own.name);
+        for Own { about, .. } in OWN {
+            assert!(apus_query::find(about.name).is_none(), "{}", about.name);
+            assert!(about.description.ends_with('.'), "{}", about.name);
+            assert_eq!(OWN.iter().filter(|other| other.about.name == about.name).count(), 1);
+            assert_eq!(find(about.name).unwrap().about().name, about.name);
         }
         for name in LONG {
             assert!(find(name).is_some(), "{name}");

@@ -146,13 +146,13 @@ impl Execute for Calls<'_> {
         };
         let params = match params {
             Params::List(list) => Ok(list),
-            Params::Named(named) => by_place(named, known.args()),
+            Params::Named(named) => by_place(named, known.about().args),
         };
         let params = match params {
             Ok(params) => params,
             Err(error) => return Ok(frame.frame(Err(error))),
         };
-        let at = (known.lane(&params), known.name());
+        let at = (known.lane(&params), known.about().name);
         let frame = frame.clone();
         let work =
             move |state: &ServerState, how: How| frame.frame(known.call(state, &params, how));
