@@ -196,8 +196,7 @@ impl ConnectArgs {
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
     pub fn to_options(&self) -> Result<Settings, String> {
-        let mut chosen = self.directory.to_options()?;
-        chosen.take_cache(self.dbcache)?;
+        let mut chosen = self.directory.with_cache(self.dbcache)?;
         chosen.name_unsupported();
         take_assumevalid(&mut chosen, self.assumevalid.as_deref())?;
         take_minimumchainwork(&mut chosen, self.minimumchainwork.as_deref())?;

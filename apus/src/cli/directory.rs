@@ -85,6 +85,16 @@ impl Directory {
         Ok(Settings { options, config })
     }
 
+    /// Does the same, and sets the size of the coins cache ([`Settings::take_cache`]).
+    ///
+    /// # Errors
+    /// As for [`Directory::to_options`].
+    pub fn with_cache(&self, dbcache: Option<usize>) -> Result<Settings, String> {
+        let mut chosen = self.to_options()?;
+        chosen.take_cache(dbcache)?;
+        Ok(chosen)
+    }
+
     /// Does the same as [`Directory::to_options`], for a command that needs a synced directory.
     ///
     /// # Errors

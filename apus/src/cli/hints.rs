@@ -28,7 +28,6 @@ use super::prove;
 use super::prove::ProveCommand;
 use super::report::mapped_at_peak;
 use super::reporting::Reporting;
-use super::settings::Settings;
 
 #[derive(Subcommand)]
 pub enum HintsCommand {
@@ -198,7 +197,7 @@ pub fn run(command: HintsCommand, quiet: bool) -> Result<ExitCode, Failure> {
 
 fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     let path = create.output.path()?;
-    let chosen = create.choose().map_err(Failure::usage)?;
+    let chosen = create.directory.with_cache(create.dbcache).map_err(Failure::usage)?;
     chosen.announce(&[], Reporting { quiet, json: create.output.json });
     create.output.write(&path, create.format.into(), quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
@@ -210,16 +209,10 @@ impl Create {
     /// Makes the file in the process of another program. Returns the object of `--json`.
     pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
         let path = self.output.path()?;
-        let chosen = self.choose().map_err(SyncError::WrongOptions)?;
+        let chosen = self.directory.with_cache(self.dbcache).map_err(SyncError::WrongOptions)?;
         chosen.warn(watch.observer);
         let summary = self.create(&chosen.options, &path, watch)?;
         Ok(summary_json(&summary, self.format.into(), &path, MemoryInUse::default()))
-    }
-
-    fn choose(&self) -> Result<Settings, String> {
-        let mut chosen = self.directory.to_options()?;
-        chosen.take_cache(self.dbcache)?;
-        Ok(chosen)
     }
 
     fn create(

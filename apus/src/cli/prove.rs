@@ -99,8 +99,7 @@ impl ProveCommand {
     }
 
     fn choose(&self) -> Result<Settings, String> {
-        let mut chosen = self.directory.to_options()?;
-        chosen.take_cache(self.dbcache)?;
+        let mut chosen = self.directory.with_cache(self.dbcache)?;
         if self.is_full() {
             chosen.options.assumevalid = AssumeValid::Nothing;
         }
