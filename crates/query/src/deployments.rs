@@ -5,7 +5,6 @@ use apus_consensus::script_flags;
 use apus_node::view::Committed;
 use apus_wire::{Chain, Network, flags};
 use serde::Serialize;
-use serde::ser::SerializeMap as _;
 
 use super::error::RpcError;
 use super::json::{Json, json};
@@ -36,9 +35,7 @@ struct Deployments(Vec<(&'static str, Json)>);
 
 impl Serialize for Deployments {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        self.0.iter().try_for_each(|(name, deployment)| map.serialize_entry(name, deployment))?;
-        map.end()
+        serializer.collect_map(self.0.iter().map(|(name, deployment)| (name, deployment)))
     }
 }
 
