@@ -194,16 +194,6 @@ impl PeerManager {
         ready.any(|peer| peer.session.them().is_some_and(offers_coins))
     }
 
-    /// Returns the blocks that are requested from a peer and have not come.
-    pub fn in_flight(&self, peer: PeerId) -> Vec<BlockId> {
-        self.schedule.in_flight(peer)
-    }
-
-    /// Returns the bytes a second that a peer sends, if known.
-    pub fn speed(&self, peer: PeerId) -> Option<u64> {
-        self.schedule.speed(peer)
-    }
-
     /// Requests blocks below a height without their witnesses from now on (BIP144).
     pub fn strip_below(&mut self, height: u32) {
         self.stripped_below = height;
@@ -219,24 +209,19 @@ impl PeerManager {
         self.peers.is_empty()
     }
 
+    /// Returns the session with a peer.
+    pub fn session(&self, peer: PeerId) -> Option<&Session> {
+        self.peers.get(&peer).map(|peer| &peer.session)
+    }
+
     /// Returns what a peer said about itself.
     pub fn them(&self, peer: PeerId) -> Option<&Themselves> {
-        self.peers.get(&peer)?.session.them()
+        self.session(peer)?.them()
     }
 
     /// Returns the best block that a peer is known to have.
     pub fn best(&self, peer: PeerId) -> Option<BlockId> {
         self.peers.get(&peer)?.headers.best()
-    }
-
-    /// Returns the shortest time in which a peer answered a ping; `None` if it has answered none.
-    pub fn min_ping(&self, peer: PeerId) -> Option<Duration> {
-        self.peers.get(&peer)?.session.min_ping()
-    }
-
-    /// Returns the time in which a peer answered the last ping; `None` if it has answered none.
-    pub fn ping_time(&self, peer: PeerId) -> Option<Duration> {
-        self.peers.get(&peer)?.session.ping_time()
     }
 
     /// Notes that a peer reads what it has requested: it cannot be heard meanwhile.

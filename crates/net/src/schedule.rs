@@ -182,7 +182,7 @@ impl Schedule {
     }
 
     /// Returns the blocks that are requested from a peer and have not come.
-    pub(super) fn in_flight(&self, id: PeerId) -> Vec<BlockId> {
+    pub fn in_flight(&self, id: PeerId) -> Vec<BlockId> {
         self.peers.get(&id).map_or_else(Vec::new, |peer| peer.in_flight().collect())
     }
 

@@ -411,7 +411,7 @@ impl Connections {
 
     /// Closes a connection that a peer opened, if one may be closed for another.
     fn make_room(&mut self, observer: &dyn Observer) {
-        let min_ping = |id| self.manager.min_ping(id);
+        let min_ping = |id| self.manager.session(id)?.min_ping();
         if let Some(id) = self.dialer.roles().to_evict(min_ping) {
             let why = "it makes room for another peer".to_string();
             self.close(id, Closing::Dropped, why, observer);
@@ -577,7 +577,7 @@ impl Connections {
         self.count_peers();
         if observer.wants_peers() {
             let of = (&self.dialer, &self.reports);
-            observer.peers(peer_infos(&self.links, &self.manager, of, tree));
+            observer.peers(peer_infos(&self.links, &mut self.manager, of, tree));
         }
         self.served.tend();
         observer.heard(self.traffic.download());

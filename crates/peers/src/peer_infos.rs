@@ -14,24 +14,27 @@ use super::report::Reports;
 /// Returns what is known about each peer whose handshake is complete, without feelers.
 pub(super) fn peer_infos(
     links: &BTreeMap<PeerId, Link>,
-    manager: &PeerManager,
+    manager: &mut PeerManager,
     (dialer, reports): (&Dialer, &Reports),
     tree: &Tree,
 ) -> Vec<PeerInfo> {
     let info = |(id, link): (&PeerId, &Link)| {
-        let them = manager.them(*id).filter(|_| !dialer.is_feeler(*id))?;
+        let speed = manager.schedule().speed(*id);
+        let in_flight = manager.schedule().in_flight(*id);
+        let session = manager.session(*id).filter(|_| !dialer.is_feeler(*id))?;
+        let them = session.them()?;
         let height = |block| tree.node(block).height;
         let report = reports.get(*id);
         Some(PeerInfo {
             connected: link.connected,
             last_block: link.last_block,
-            ping: manager.ping_time(*id),
-            min_ping: manager.min_ping(*id),
+            ping: session.ping_time(),
+            min_ping: session.min_ping(),
             synced_headers: manager.best(*id).map(height),
-            in_flight: manager.in_flight(*id).into_iter().map(height).collect(),
+            in_flight: in_flight.into_iter().map(height).collect(),
             blocks: report.map_or(0, |report| report.blocks),
             block_bytes: report.map_or(0, |report| report.bytes),
-            speed: manager.speed(*id),
+            speed,
             ..basic_info(
                 (*id, dialer.name_of(*id)),
                 dialer.connection_type(*id),
