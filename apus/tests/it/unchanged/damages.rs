@@ -12,6 +12,10 @@ pub struct Damage {
     pub apply: fn(&Place),
 }
 
+const fn damage(name: &'static str, apply: fn(&Place)) -> Damage {
+    Damage { name, apply }
+}
+
 /// The directory of the block files.
 pub fn blocks(place: &Place) -> PathBuf {
     place.network_dir().join("blocks")
@@ -39,6 +43,11 @@ fn flip(path: &Path, percent: usize) {
 fn zero(path: &Path, from: u64, len: usize) {
     let file = fs::File::options().write(true).open(path).unwrap();
     file.write_all_at(&vec![0; len], from).unwrap();
+}
+
+/// Removes a file or a directory.
+fn gone(path: &Path) {
+    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
 }
 
 fn swap(one: &Path, other: &Path) {
@@ -73,123 +82,70 @@ fn file(place: &Place, name: &str) -> PathBuf {
 
 /// All kinds of damage. The first is none.
 pub const DAMAGES: &[Damage] = &[
-    Damage { name: "none", apply: |_| {} },
+    damage("none", |_| {}),
     // Block files.
-    Damage { name: "first block file cut", apply: |p| cut(&file(p, "blk00000.dat"), 50) },
-    Damage { name: "a block file cut", apply: |p| cut(&file(p, "blk00002.dat"), 30) },
-    Damage { name: "last block file cut", apply: |p| cut(&last(p, "blk"), 20) },
-    Damage { name: "a bit of the first block file", apply: |p| flip(&file(p, "blk00000.dat"), 50) },
-    Damage { name: "a bit of a block file", apply: |p| flip(&file(p, "blk00002.dat"), 40) },
-    Damage { name: "a bit of the last block file", apply: |p| flip(&last(p, "blk"), 90) },
-    Damage { name: "a bit of the genesis block", apply: |p| flip(&file(p, "blk00000.dat"), 0) },
-    Damage {
-        name: "zeros in a block file",
-        apply: |p| zero(&file(p, "blk00001.dat"), 9000, 12_000),
-    },
-    Damage { name: "a block file is zeros", apply: |p| zero(&file(p, "blk00001.dat"), 0, 65_536) },
-    Damage {
-        name: "first block file missing",
-        apply: |p| fs::remove_file(file(p, "blk00000.dat")).unwrap(),
-    },
-    Damage {
-        name: "a block file missing",
-        apply: |p| fs::remove_file(file(p, "blk00002.dat")).unwrap(),
-    },
-    Damage { name: "last block file missing", apply: |p| fs::remove_file(last(p, "blk")).unwrap() },
-    Damage { name: "a block file empty", apply: |p| cut(&file(p, "blk00002.dat"), 0) },
-    Damage {
-        name: "a block file of another network",
-        apply: |p| {
-            let foreign = [&[0xf9, 0xbe, 0xb4, 0xd9, 0, 16, 0, 0][..], &[7; 4096]].concat();
-            fs::write(file(p, "blk00001.dat"), foreign).unwrap();
-        },
-    },
-    Damage {
-        name: "block files renumbered",
-        apply: |p| swap(&file(p, "blk00001.dat"), &file(p, "blk00002.dat")),
-    },
-    Damage {
-        name: "a stray block file",
-        apply: |p| {
-            fs::copy(file(p, "blk00001.dat"), file(p, "blk00077.dat")).unwrap();
-        },
-    },
+    damage("first block file cut", |p| cut(&file(p, "blk00000.dat"), 50)),
+    damage("a block file cut", |p| cut(&file(p, "blk00002.dat"), 30)),
+    damage("last block file cut", |p| cut(&last(p, "blk"), 20)),
+    damage("a bit of the first block file", |p| flip(&file(p, "blk00000.dat"), 50)),
+    damage("a bit of a block file", |p| flip(&file(p, "blk00002.dat"), 40)),
+    damage("a bit of the last block file", |p| flip(&last(p, "blk"), 90)),
+    damage("a bit of the genesis block", |p| flip(&file(p, "blk00000.dat"), 0)),
+    damage("zeros in a block file", |p| zero(&file(p, "blk00001.dat"), 9000, 12_000)),
+    damage("a block file is zeros", |p| zero(&file(p, "blk00001.dat"), 0, 65_536)),
+    damage("first block file missing", |p| gone(&file(p, "blk00000.dat"))),
+    damage("a block file missing", |p| gone(&file(p, "blk00002.dat"))),
+    damage("last block file missing", |p| gone(&last(p, "blk"))),
+    damage("a block file empty", |p| cut(&file(p, "blk00002.dat"), 0)),
+    damage("a block file of another network", |p| {
+        let foreign = [&[0xf9, 0xbe, 0xb4, 0xd9, 0, 16, 0, 0][..], &[7; 4096]].concat();
+        fs::write(file(p, "blk00001.dat"), foreign).unwrap();
+    }),
+    damage("block files renumbered", |p| swap(&file(p, "blk00001.dat"), &file(p, "blk00002.dat"))),
+    damage("a stray block file", |p| {
+        fs::copy(file(p, "blk00001.dat"), file(p, "blk00077.dat")).unwrap();
+    }),
     // Undo files.
-    Damage { name: "an undo file cut", apply: |p| cut(&file(p, "rev00001.dat"), 40) },
-    Damage { name: "last undo file cut", apply: |p| cut(&last(p, "rev"), 40) },
-    Damage { name: "a bit of an undo file", apply: |p| flip(&file(p, "rev00001.dat"), 50) },
-    Damage { name: "a bit of the last undo file", apply: |p| flip(&last(p, "rev"), 80) },
-    Damage {
-        name: "an undo file missing",
-        apply: |p| fs::remove_file(file(p, "rev00001.dat")).unwrap(),
-    },
-    Damage { name: "last undo file missing", apply: |p| fs::remove_file(last(p, "rev")).unwrap() },
-    Damage {
-        name: "undo files renumbered",
-        apply: |p| swap(&file(p, "rev00001.dat"), &file(p, "rev00002.dat")),
-    },
+    damage("an undo file cut", |p| cut(&file(p, "rev00001.dat"), 40)),
+    damage("last undo file cut", |p| cut(&last(p, "rev"), 40)),
+    damage("a bit of an undo file", |p| flip(&file(p, "rev00001.dat"), 50)),
+    damage("a bit of the last undo file", |p| flip(&last(p, "rev"), 80)),
+    damage("an undo file missing", |p| gone(&file(p, "rev00001.dat"))),
+    damage("last undo file missing", |p| gone(&last(p, "rev"))),
+    damage("undo files renumbered", |p| swap(&file(p, "rev00001.dat"), &file(p, "rev00002.dat"))),
     // The key and the settings.
-    Damage { name: "xor.dat missing", apply: |p| fs::remove_file(file(p, "xor.dat")).unwrap() },
-    Damage { name: "xor.dat zeros", apply: |p| fs::write(file(p, "xor.dat"), [0; 8]).unwrap() },
-    Damage { name: "xor.dat short", apply: |p| fs::write(file(p, "xor.dat"), [1; 3]).unwrap() },
-    Damage {
-        name: "settings.json torn",
-        apply: |p| fs::write(p.network_dir().join("settings.json"), "{\"prune\": ").unwrap(),
-    },
+    damage("xor.dat missing", |p| gone(&file(p, "xor.dat"))),
+    damage("xor.dat zeros", |p| fs::write(file(p, "xor.dat"), [0; 8]).unwrap()),
+    damage("xor.dat short", |p| fs::write(file(p, "xor.dat"), [1; 3]).unwrap()),
+    damage("settings.json torn", |p| {
+        fs::write(p.network_dir().join("settings.json"), "{\"prune\": ").unwrap();
+    }),
     // The block index.
-    Damage { name: "index missing", apply: |p| fs::remove_dir_all(index(p)).unwrap() },
-    Damage {
-        name: "index without CURRENT",
-        apply: |p| fs::remove_file(index(p).join("CURRENT")).unwrap(),
-    },
-    Damage {
-        name: "index with a wrong CURRENT",
-        apply: |p| fs::write(index(p).join("CURRENT"), "MANIFEST-999999\n").unwrap(),
-    },
-    Damage {
-        name: "index with a torn manifest",
-        apply: |p| cut(&named(&index(p), "MANIFEST"), 60),
-    },
-    Damage { name: "index with a bad table", apply: |p| flip(&first_table(&index(p)), 50) },
-    Damage {
-        name: "index without a table",
-        apply: |p| fs::remove_file(first_table(&index(p))).unwrap(),
-    },
+    damage("index missing", |p| gone(&index(p))),
+    damage("index without CURRENT", |p| gone(&index(p).join("CURRENT"))),
+    damage("index with a wrong CURRENT", |p| {
+        fs::write(index(p).join("CURRENT"), "MANIFEST-999999\n").unwrap();
+    }),
+    damage("index with a torn manifest", |p| cut(&named(&index(p), "MANIFEST"), 60)),
+    damage("index with a bad table", |p| flip(&first_table(&index(p)), 50)),
+    damage("index without a table", |p| gone(&first_table(&index(p)))),
     // The UTXO set.
-    Damage { name: "chainstate missing", apply: |p| fs::remove_dir_all(chainstate(p)).unwrap() },
-    Damage {
-        name: "chainstate without CURRENT",
-        apply: |p| fs::remove_file(chainstate(p).join("CURRENT")).unwrap(),
-    },
-    Damage {
-        name: "chainstate with a torn manifest",
-        apply: |p| cut(&named(&chainstate(p), "MANIFEST"), 60),
-    },
-    Damage {
-        name: "chainstate with a bad table",
-        apply: |p| flip(&first_table(&chainstate(p)), 50),
-    },
-    Damage {
-        name: "chainstate without a table",
-        apply: |p| fs::remove_file(first_table(&chainstate(p))).unwrap(),
-    },
+    damage("chainstate missing", |p| gone(&chainstate(p))),
+    damage("chainstate without CURRENT", |p| gone(&chainstate(p).join("CURRENT"))),
+    damage("chainstate with a torn manifest", |p| cut(&named(&chainstate(p), "MANIFEST"), 60)),
+    damage("chainstate with a bad table", |p| flip(&first_table(&chainstate(p)), 50)),
+    damage("chainstate without a table", |p| gone(&first_table(&chainstate(p)))),
     // Block files elsewhere.
-    Damage {
-        name: "blocks moved",
-        apply: |p| {
-            let to = moved_blocks(p);
-            fs::create_dir_all(to.parent().unwrap()).unwrap();
-            fs::rename(blocks(p), to).unwrap();
-        },
-    },
-    Damage {
-        name: "block files moved, index not",
-        apply: |p| {
-            let to = moved_blocks(p);
-            fs::create_dir_all(to.parent().unwrap()).unwrap();
-            fs::rename(blocks(p), &to).unwrap();
-            fs::create_dir(blocks(p)).unwrap();
-            fs::rename(to.join("index"), index(p)).unwrap();
-        },
-    },
+    damage("blocks moved", |p| {
+        let to = moved_blocks(p);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::rename(blocks(p), to).unwrap();
+    }),
+    damage("block files moved, index not", |p| {
+        let to = moved_blocks(p);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::rename(blocks(p), &to).unwrap();
+        fs::create_dir(blocks(p)).unwrap();
+        fs::rename(to.join("index"), index(p)).unwrap();
+    }),
 ];
