@@ -10,7 +10,7 @@ use apus_disk::{Disk, PowerCut};
 use apus_node as node;
 use apus_node::Run;
 use apus_progress::Watch;
-use apus_progress::{Phase, Progress, Unobserved};
+use apus_progress::{Phase, Progress};
 use apus_sync as sync;
 use apus_tools as tools;
 use apus_wire::Chain;
@@ -150,13 +150,11 @@ fn power_may_fail_at_any_step_of_a_sync() {
     let new = bytes(&long);
     let run = |place: &Place, disk: &Disk, sources: &[PathBuf]| {
         let options = place.options();
-        let stop = AtomicBool::new(false);
-        sync::sync_on(&Run::on(disk, &options), sources, Watch::new(&Unobserved, &stop))
+        sync::sync_on(&Run::on(disk, &options), sources, Watch::default())
     };
     let reindex = |place: &Place, disk: &Disk| {
         let options = place.options();
-        let stop = AtomicBool::new(false);
-        sync::reindex_on(&Run::on(disk, &options), Watch::new(&Unobserved, &stop))
+        sync::reindex_on(&Run::on(disk, &options), Watch::default())
     };
     cut_everywhere(|_| {}, |place, disk| run(place, disk, &[place.write("old", &old)]), 15);
     let first = |place: &Place| drop(place.sync_blocks("old", &old));

@@ -11,7 +11,6 @@ use apus_disk::{Call, Disk};
 use apus_hash::Hash;
 use apus_node::Run;
 use apus_node::{Options, Prune, SyncError};
-use apus_progress::Unobserved;
 use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testchain::{Chain, Mix, Spec};
@@ -125,17 +124,16 @@ impl Endurance {
     /// All of it, or what is left to be done.
     pub fn run(&self, place: &Place, disk: &Disk, seen: &Commits) -> Result<(), SyncError> {
         let options = self.options(place);
-        let stop = Default::default();
         let disk = &seen.watch(disk);
         let [first, branch, rest] = self.sources.each_ref().map(std::slice::from_ref);
-        sync::sync_on(&Run::on(disk, &options), first, Watch::new(&Unobserved, &stop))?;
+        sync::sync_on(&Run::on(disk, &options), first, Watch::default())?;
         seen.end();
-        sync::sync_on(&Run::on(disk, &options), branch, Watch::new(&Unobserved, &stop))?;
+        sync::sync_on(&Run::on(disk, &options), branch, Watch::default())?;
         seen.end();
         let height = (FIRST + 1 - REWOUND) as u32;
-        tools::rewind_on(disk, &options, height, Watch::new(&Unobserved, &stop))?;
+        tools::rewind_on(disk, &options, height, Watch::default())?;
         seen.end();
-        sync::sync_on(&Run::on(disk, &options), rest, Watch::new(&Unobserved, &stop))?;
+        sync::sync_on(&Run::on(disk, &options), rest, Watch::default())?;
         seen.end();
         Ok(())
     }

@@ -15,7 +15,7 @@ use apus_node::{JoinOptions, SwiftSyncOptions};
 use apus_node::{Options, SyncError};
 use apus_progress::Method;
 use apus_progress::Watch;
-use apus_progress::{Observer, Progress, Unobserved};
+use apus_progress::{Observer, Progress};
 use apus_sync as sync;
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;
@@ -217,9 +217,7 @@ fn reindexes() {
         base: &base,
         run: &|place, disk| {
             let options = place.in_order();
-            let stop = AtomicBool::new(false);
-            sync::reindex_files_on(&Run::on(disk, &options), Watch::new(&Unobserved, &stop))
-                .map(|_| ())
+            sync::reindex_files_on(&Run::on(disk, &options), Watch::default()).map(|_| ())
         },
         assert_done: &|place, what| assert_eq!(held(place), expected, "{what}"),
         check: &|place, what| {

@@ -77,14 +77,8 @@ fn a_commit_of_swiftsync_reports_the_share_done() {
     place.sync(std::slice::from_ref(&source));
     let hints = place.root().join("hints");
     let stop = AtomicBool::new(false);
-    apus_claims::create_hints(
-        &place.options(),
-        None,
-        Format::Bip456,
-        &hints,
-        Watch::new(&apus_progress::Unobserved, &stop),
-    )
-    .unwrap();
+    apus_claims::create_hints(&place.options(), None, Format::Bip456, &hints, Watch::default())
+        .unwrap();
     let recorder = Recorder::default();
     let mut options = place.options();
     (options.swiftsync.hints, options.assumevalid) = (Some(hints), AssumeValid::Nothing);

@@ -8,7 +8,7 @@ use apus_node::{JoinOptions, ScriptOptions, SwiftSyncOptions};
 use apus_node::{Options, ScriptEngine};
 use apus_progress::Method;
 use apus_progress::Watch;
-use apus_progress::{Phase, Progress, ScriptCounts, Unobserved};
+use apus_progress::{Phase, Progress, ScriptCounts};
 use apus_sync as sync;
 use apus_testchain::{Break, Mix, Spec};
 use apus_tools as tools;
@@ -273,10 +273,7 @@ fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
         assert!(refused, "{rule:?}, {method:?}");
         // A SwiftSync that failed has left no coins.
         let options = place.options();
-        let stop = AtomicBool::new(false);
-        if let Ok(Some(coins)) =
-            tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop))
-        {
+        if let Ok(Some(coins)) = tools::txoutset_info(&options, UtxoHash::None, Watch::default()) {
             assert_ne!(coins.best_block, world.tip(), "{rule:?}, {method:?}");
         }
     }

@@ -22,7 +22,7 @@ use apus_node::Run;
 use apus_node::{Options, REBUILD_MARK, SyncError};
 use apus_progress::Method;
 use apus_progress::Watch;
-use apus_progress::{Observer, Phase, Progress, Unobserved};
+use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::{Chain, Rng, Spec, rounds};
@@ -181,9 +181,7 @@ fn assert_no_tables_left(place: &Place, what: &str) {
 /// The best block whose coins are committed; `None` where there are none.
 fn committed(place: &Place) -> Option<(u32, Hash)> {
     let options = place.options();
-    let stop = AtomicBool::new(false);
-    let stats =
-        tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop)).ok()??;
+    let stats = tools::txoutset_info(&options, UtxoHash::None, Watch::default()).ok()??;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
 }
 
@@ -381,9 +379,7 @@ fn killed_child() {
     let place = Place::new(apus_wire::Chain::Regtest);
     let options = options_of_program(datadir.into(), &place);
     let disk = killing_at(number.parse().unwrap());
-    let stop = AtomicBool::new(false);
-    sync::sync_on(&Run::on(&disk, &options), &[source.into()], Watch::new(&Unobserved, &stop))
-        .unwrap();
+    sync::sync_on(&Run::on(&disk, &options), &[source.into()], Watch::default()).unwrap();
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn the_document_names_every_file() {
     let options = place.options();
     let stop = AtomicBool::new(false);
     let format = apus_swiftsync::Format::Bip456;
-    create_hints(&options, None, format, &hints, Watch::new(&Unobserved, &stop)).unwrap();
+    create_hints(&options, None, format, &hints, Watch::default()).unwrap();
     let options = options.with_hints(hints);
     let has_begun = |progress: &Progress| progress.phase == Phase::SwiftSync;
     let stopped = reindex(&options, Watch::new(&StopWhen(&stop, has_begun), &stop)).unwrap();

@@ -81,8 +81,7 @@ fn a_damaged_copy_does_not_hide_what_peers_have() {
         let files = [place.write("some", &blocks), place.write("copy", &world().blocks[150..=150])];
         let server = honest(true);
         let options = with_patience(with_peers(&place, way, &[&server]));
-        let summary =
-            sync::sync(&options, &files, Watch::new(&Told::default(), &AtomicBool::new(false)));
+        let summary = sync::sync(&options, &files, Watch::default());
         let summary = summary.unwrap();
         assert_eq!(summary.refusals.len(), 1, "{:?}", summary.refusals);
         assert_eq!(summary.peers[0].blocks, 15, "{way:?}: those that no file has");
@@ -100,12 +99,10 @@ fn a_stored_block_that_is_damaged_is_asked_for_again() {
     // Stored, and not connected.
     let rest = place.write("rest", &world().blocks[101..]);
     let stored = apus_node::Options { peers: None, stop_at_height: Some(150), ..options.clone() };
-    sync::sync(&stored, &[rest], Watch::new(&Told::default(), &AtomicBool::new(false))).unwrap();
+    sync::sync(&stored, &[rest], Watch::default()).unwrap();
     damage(&place, 140);
-    let summary = sync::reindex(
-        &apus_node::Options { peers: None, ..options.clone() },
-        Watch::new(&Told::default(), &AtomicBool::new(false)),
-    );
+    let summary =
+        sync::reindex(&apus_node::Options { peers: None, ..options.clone() }, Watch::default());
     assert!(summary.unwrap_err().to_string().contains("is damaged"));
     let summary = try_sync(&options).0.unwrap();
     assert_eq!(summary.height, world().height());

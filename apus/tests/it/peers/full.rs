@@ -13,7 +13,7 @@ use apus_net::PeerOptions;
 use apus_node::Run;
 use apus_node::{ErrorKind, Options, SwiftSyncOptions};
 use apus_progress::Method;
-use apus_progress::{Phase, Unobserved, Watch};
+use apus_progress::{Phase, Watch};
 use apus_sync as sync;
 use rustix::io::Errno;
 
@@ -57,13 +57,7 @@ fn a_full_disk_ends_a_sync_and_keeps_what_came() {
     place.sync_blocks("genesis", &world.blocks[..1]);
     let snapshot = place.root().join("utxo.dat");
     let stop = AtomicBool::new(false);
-    apus_claims::create_snapshot(
-        &synced.options(),
-        None,
-        &snapshot,
-        Watch::new(&Unobserved, &stop),
-    )
-    .unwrap();
+    apus_claims::create_snapshot(&synced.options(), None, &snapshot, Watch::default()).unwrap();
     let with = |options: Options| Options {
         peers: options.peers.map(|peers| PeerOptions { patience: 10 * SOON, ..peers }),
         swiftsync: SwiftSyncOptions {

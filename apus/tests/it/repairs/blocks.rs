@@ -9,7 +9,7 @@ use apus_node::Run;
 use apus_node::{Options, SyncError};
 use apus_progress::Method;
 use apus_progress::Watch;
-use apus_progress::{Phase, Progress, Unobserved};
+use apus_progress::{Phase, Progress};
 use apus_store::FlatFilePos;
 use apus_sync as sync;
 use apus_sync::{Summary, Verify};
@@ -395,8 +395,7 @@ fn a_block_that_changes_within_a_join_is_replaced() {
     assert!(!read_again.into_inner(), "it has carried on with the saved join");
     assert_eq!(replaced(&summary).len(), 1, "{:?}", summary.refusals);
     let all = Verify { level: 1, blocks: 0 };
-    let found =
-        tools::verify(&synced.place.options(), all, Watch::new(&Unobserved, &stop)).unwrap();
+    let found = tools::verify(&synced.place.options(), all, Watch::default()).unwrap();
     assert!(found.is_sound(), "{:?}", found.damage);
 }
 
@@ -411,11 +410,10 @@ fn a_power_cut_while_blocks_are_replaced_loses_nothing() {
     synced.place.shrink();
     let run = |place: &Place, disk: &Disk| {
         let options = place.options();
-        let stop = AtomicBool::new(false);
         sync::sync_on(
             &Run::on(disk, &options),
             std::slice::from_ref(&synced.good),
-            Watch::new(&Unobserved, &stop),
+            Watch::default(),
         )
     };
     let (disk, counter) = counted();

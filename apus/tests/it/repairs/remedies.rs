@@ -1,10 +1,8 @@
 //! Messages about damage: each names a command, which then repairs it.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use apus_node as node;
-use apus_progress::Unobserved;
 use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testchain::copy_dir;
@@ -31,8 +29,7 @@ fn named_file(dir: &Path, prefix: &str) -> PathBuf {
 /// The errors of reading the UTXO set, of a sync and of a reindex.
 fn messages(place: &Place) -> [String; 2] {
     let options = place.options();
-    let stop = AtomicBool::new(false);
-    let read = tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop));
+    let read = tools::txoutset_info(&options, UtxoHash::None, Watch::default());
     let synced = place.try_sync(&[]);
     [read.err().map(|error| error.to_string()), synced.err().map(|error| error.to_string())]
         .map(Option::unwrap_or_default)
@@ -59,10 +56,9 @@ fn damaged_tables_name_the_command_that_rebuilds_them() {
             let [read, _] = messages(&place);
             assert!(read.contains(command), "{kind} of {directory}: {read}");
             let options = place.options();
-            let stop = AtomicBool::new(false);
             let repaired = match directory {
                 "chainstate" => place.try_reindex(),
-                _ => sync::reindex_files(&options, Watch::new(&Unobserved, &stop)),
+                _ => sync::reindex_files(&options, Watch::default()),
             };
             assert!(repaired.is_ok(), "{kind} of {directory}: {repaired:?}");
             assert_eq!(place.muhash(), coins, "{kind} of {directory}");

@@ -194,8 +194,7 @@ fn a_directory_with_undo_data_of_the_last_blocks_is_proved() {
         let from = &[];
         let joined = apus_claims::prove(&options, &path, from, Watch::new(&watch, &stop)).unwrap();
         assert!(watch.has_joined());
-        let at_once =
-            apus_claims::prove(&once, &path, from, Watch::new(&Unobserved, &stop)).unwrap();
+        let at_once = apus_claims::prove(&once, &path, from, Watch::default()).unwrap();
         assert_same(&joined, &at_once);
         let hints = place.write_bytes("h", &world.model.hints_file(height, Format::Bip456));
         let joined =
@@ -230,8 +229,7 @@ fn assert_from_is_proved_by_a_join(world: &World, from: &Path) {
             .unwrap();
     assert!(watch.has_joined());
     let once = options_of(&in_order, Mode::Full);
-    let at_once =
-        apus_claims::prove(&once, &case.snapshot, &[], Watch::new(&Unobserved, &stop)).unwrap();
+    let at_once = apus_claims::prove(&once, &case.snapshot, &[], Watch::default()).unwrap();
     assert_same(&joined, &at_once);
     let notes = watch.notes.into_inner().unwrap();
     assert!(notes.iter().any(|line| line.contains("no undo data for block ")), "{notes:?}");
@@ -367,9 +365,7 @@ fn what_a_directory_has_taken_as_valid_is_refused() {
     std::fs::create_dir(place.root().join("tmp")).unwrap();
     let hints = world.write_hints(&place, world.height());
     let options = full_options(&place);
-    let stop = AtomicBool::new(false);
-    let error =
-        apus_claims::prove(&options, &hints, &[], Watch::new(&Unobserved, &stop)).unwrap_err();
+    let error = apus_claims::prove(&options, &hints, &[], Watch::default()).unwrap_err();
     let SyncError::Refused(refusal) = &error else { panic!("{error}") };
     assert!(refusal.reason.starts_with("block-script-verify-flag-failed"), "{error}");
     assert_eq!(refusal.block, Some(world.tip()));

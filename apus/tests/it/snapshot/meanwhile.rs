@@ -200,14 +200,8 @@ fn what_core_would_not_take_is_proved_all_the_same() {
     let listed = Listed::with_payments();
     let (synced, snapshot) = listed.with_snapshot();
     let unlisted = synced.root().join("unlisted.dat");
-    let stop = AtomicBool::new(false);
-    apus_claims::create_snapshot(
-        &synced.options(),
-        Some(298),
-        &unlisted,
-        Watch::new(&Told::default(), &stop),
-    )
-    .unwrap();
+    apus_claims::create_snapshot(&synced.options(), Some(298), &unlisted, Watch::default())
+        .unwrap();
     let server = server(&listed, 0);
     let nothing = |place: &Place| assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
 
@@ -341,11 +335,7 @@ fn power_may_fail_at_any_step_of_a_sync_that_loads_it() {
     let run = |place: &Place, disk: &Disk| {
         let some = place.write("some", &listed.world.blocks[..=100]);
         let options = options(place, &listed, &snapshot);
-        sync::sync_on(
-            &Run::on(disk, &options),
-            &[some],
-            Watch::new(&Told::default(), &AtomicBool::new(false)),
-        )
+        sync::sync_on(&Run::on(disk, &options), &[some], Watch::default())
     };
     let (disk, counter) = counted();
     run(&begun.copy(), &disk).unwrap_err();

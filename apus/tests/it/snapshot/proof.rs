@@ -9,7 +9,7 @@ use apus_coins::compress_amount;
 use apus_node::SwiftSyncOptions;
 use apus_node::{AssumeValid, Options, RuleGroup};
 use apus_progress::Watch;
-use apus_progress::{Phase, Progress, Unobserved};
+use apus_progress::{Phase, Progress};
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -174,8 +174,7 @@ fn interrupted_it_carries_on_with_the_same_snapshot_alone() {
         assert!((begun..=begun + 1).contains(&first), "{first}, where {begun} were done");
         saved = summary.saved.and_then(sync::SavedSync::swiftsync).unwrap().done.into();
     }
-    let stop = AtomicBool::new(false);
-    let summary = sync::sync(&options, &sources, Watch::new(&Unobserved, &stop)).unwrap();
+    let summary = sync::sync(&options, &sources, Watch::default()).unwrap();
     assert_eq!(summary.best_block, world.tip());
     assert_eq!(place.muhash(), directory.muhash());
 }

@@ -2,13 +2,11 @@
 //! which commits nothing.
 
 use std::sync::LazyLock;
-use std::sync::atomic::AtomicBool;
 
 use apus_coins::Coin;
 use apus_hash::Hash;
 use apus_node::SwiftSyncOptions;
 use apus_node::{CoinDifference, Options, SyncError};
-use apus_progress::Unobserved;
 use apus_progress::Watch;
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
@@ -212,17 +210,14 @@ fn a_sync_with_any_fault_commits_nothing_and_carries_on_without() {
             let mut wrong = right.clone();
             fault(&mut wrong, world);
             std::fs::write(&path, wrong.to_bytes()).unwrap();
-            let stop = AtomicBool::new(false);
-            let error =
-                sync::sync(&options, &sources, Watch::new(&Unobserved, &stop)).expect_err(what);
+            let error = sync::sync(&options, &sources, Watch::default()).expect_err(what);
             assert!(matches!(error, SyncError::Snapshot { .. }), "{what}: {error}");
             assert!(error.to_string().contains("Nothing was committed"), "{what}: {error}");
             let status = tools::status(&place.options()).unwrap();
             assert_eq!(status.height, 0, "{what}");
         }
         std::fs::write(&path, right.to_bytes()).unwrap();
-        let stop = AtomicBool::new(false);
-        let summary = sync::sync(&options, &sources, Watch::new(&Unobserved, &stop)).unwrap();
+        let summary = sync::sync(&options, &sources, Watch::default()).unwrap();
         assert_eq!(summary.best_block, world.tip());
         assert_eq!(place.muhash(), RIGHT.1.muhash());
     }
@@ -323,17 +318,14 @@ fn undo_data_is_missed_where_the_block_is() {
     let bytes = std::fs::read(&rev).unwrap();
     std::fs::remove_file(&rev).unwrap();
     for from in [&source, &directory] {
-        let stop = AtomicBool::new(false);
-        let error =
-            sync::sync(&options, std::slice::from_ref(from), Watch::new(&Unobserved, &stop));
+        let error = sync::sync(&options, std::slice::from_ref(from), Watch::default());
         let text = error.unwrap_err().to_string();
         assert!(text.starts_with(from.to_str().unwrap()), "{text}");
         assert!(text.contains("no undo data for block 1, in this source"), "{text}");
         assert!(!text.contains(place.datadir().to_str().unwrap()), "{text}");
     }
     std::fs::write(&rev, bytes).unwrap();
-    let stop = AtomicBool::new(false);
-    let summary = sync::sync(&options, &[directory], Watch::new(&Unobserved, &stop)).unwrap();
+    let summary = sync::sync(&options, &[directory], Watch::default()).unwrap();
     assert_eq!(summary.best_block, world.tip());
 }
 

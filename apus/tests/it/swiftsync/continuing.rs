@@ -9,7 +9,7 @@ use apus_node as node;
 use apus_node::SwiftSyncOptions;
 use apus_node::{AssumeValid, Options};
 use apus_progress::Watch;
-use apus_progress::{Phase, Progress, Unobserved};
+use apus_progress::{Phase, Progress};
 use apus_sync as sync;
 use apus_testchain::Chain;
 
@@ -271,14 +271,7 @@ fn a_reindex_does_not_build_on_a_swiftsync_of_outpoints_alone() {
     let right = world.in_order();
     right.shrink();
     let snapshot = right.root().join("120.utxo");
-    let stop = AtomicBool::new(false);
-    apus_claims::create_snapshot(
-        &right.options(),
-        Some(120),
-        &snapshot,
-        Watch::new(&Unobserved, &stop),
-    )
-    .unwrap();
+    apus_claims::create_snapshot(&right.options(), Some(120), &snapshot, Watch::default()).unwrap();
     let hints = world.write_hints(&right, 120);
     for (hints, snapshot) in [(Some(&hints), None), (None, Some(&snapshot))] {
         let place = right.copy();

@@ -14,7 +14,7 @@ use apus_hash::Hash;
 use apus_node::Run;
 use apus_node::{AssumeValid, Options};
 use apus_progress::Watch;
-use apus_progress::{Observer, Phase, Progress, Unobserved};
+use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_testchain::{Chain, Rng, Spec, rounds};
 use apus_tools as tools;
@@ -51,10 +51,8 @@ fn assert_no_coins(place: &Place) {
 /// The height and hash of the best block whose coins are committed.
 fn committed(place: &Place) -> Option<(u32, Hash)> {
     let options = place.options();
-    let stop = AtomicBool::new(false);
     // An unfinished directory has none.
-    let stats =
-        tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop)).ok()??;
+    let stats = tools::txoutset_info(&options, UtxoHash::None, Watch::default()).ok()??;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
 }
 

@@ -65,11 +65,7 @@ pub fn assert_nothing_committed(place: &Place, what: &str) {
     if !place.network_dir().join("chainstate").exists() {
         return;
     }
-    let stats = apus_tools::txoutset_info(
-        &place.options(),
-        UtxoHash::None,
-        Watch::new(&apus_progress::Unobserved, &std::sync::atomic::AtomicBool::new(false)),
-    );
+    let stats = apus_tools::txoutset_info(&place.options(), UtxoHash::None, Watch::default());
     if let Ok(Some(stats)) = stats {
         assert_eq!((stats.height, stats.txouts), (0, 0), "{what}: something was committed");
     }

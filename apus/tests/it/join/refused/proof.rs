@@ -2,11 +2,9 @@
 //! refuses the block that a sync in order refuses, for the same reason.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 
 use apus_node::JoinOptions;
 use apus_node::{Options, SyncError};
-use apus_progress::Unobserved;
 use apus_progress::Watch;
 use apus_wire::Chain;
 
@@ -47,8 +45,7 @@ impl Kind {
         };
         change(&mut options);
         let from = [place.write("blocks", &blocks)];
-        let stop = AtomicBool::new(false);
-        let result = apus_claims::prove(&options, &snapshot, &from, Watch::new(&Unobserved, &stop));
+        let result = apus_claims::prove(&options, &snapshot, &from, Watch::default());
         assert!(tmp.read_dir().unwrap().next().is_none(), "{}: temporary files", self.name);
         match (self.due, result) {
             (None, Ok(summary)) => {
