@@ -9,7 +9,7 @@ use apus_tools::UtxoHash;
 use apus_wire::Chain;
 
 use crate::support::conf_cases::{arguments_of_sync, assert_verdict, for_each_case};
-use crate::support::program::{assert_ends, program, stderr, stdout};
+use crate::support::program::{assert_contains, assert_ends, program, stderr, stdout};
 use crate::support::{Place, regtest_chain};
 
 /// A home directory with a bitcoin.conf in `.bitcoin`, and a file with the regtest chain.
@@ -89,9 +89,7 @@ fn assert_refused(output: &Output, words: &[&str]) {
     let text = stderr(output);
     // A refusal before any work has one of these exit statuses.
     assert!(matches!(output.status.code(), Some(1 | 2)), "{text}");
-    for word in words {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
+    assert_contains(&text, words);
 }
 
 #[test]
@@ -226,14 +224,13 @@ fn settings_of_bitcoind_start_nothing_here() {
     let output = home.sync(&[]);
     assert_done(&output);
     let text = stderr(&output);
-    for words in [
+    let words = [
         "settings.json (prune=550)",
         "bitcoin.conf:3: reindex=1 is ignored: run `apus reindex`",
         "bitcoin.conf:4: reindex-chainstate=1",
         "stopatheight=3)",
-    ] {
-        assert!(text.contains(words), "'{words}' is not in: {text}");
-    }
+    ];
+    assert_contains(&text, &words);
     assert!(!text.contains("rpcuser") && !text.contains("connect"));
     assert!(stdout(&output).contains("0, 0 transactions"));
     assert!(home.path("datadir/regtest/blocks/blk00000.dat").is_file());

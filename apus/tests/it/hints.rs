@@ -23,7 +23,7 @@ use apus_sync::HintsFile;
 use apus_wire::{Chain as Network, OutPoint};
 
 use crate::support::chains::{small, small_fork};
-use crate::support::program::program;
+use crate::support::program::{assert_contains, program};
 use crate::support::stop_when::StopWhen;
 use crate::support::{Place, blocks_of, data, with_genesis};
 
@@ -380,9 +380,7 @@ fn says(output: &Output, code: i32, words: &[&str]) {
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert_eq!(output.status.code(), Some(code), "{text}");
-    for word in words {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
+    assert_contains(&text, words);
 }
 
 #[test]

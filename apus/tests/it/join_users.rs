@@ -13,7 +13,7 @@ use apus_tools as tools;
 use apus_tools::Unfinished;
 use apus_wire::Chain;
 
-use crate::support::program::{apus, assert_ends, stdout};
+use crate::support::program::{apus, assert_contains, assert_ends, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::{Place, data};
 
@@ -141,9 +141,7 @@ fn an_interrupted_join_without_its_block_files_is_not_given_up() {
         sync::sync(&options, &[], Watch::default())
     };
     let error = alone(None, &place).unwrap_err().to_string();
-    for words in ["height 206", "--from", "--method=order"] {
-        assert!(error.contains(words), "{error}");
-    }
+    assert_contains(&error, &["height 206", "--from", "--method=order"]);
     let unfinished = |place: &Place| tools::status(&place.options()).unwrap().unfinished;
     assert_eq!(unfinished(&place), [Unfinished::Join(saved)]);
     let given_up = place.copy();
@@ -166,9 +164,8 @@ fn a_disk_for_temporary_files_that_is_not_mounted_costs_no_work() {
         std::fs::create_dir_all(&spill).unwrap();
         let error = try_to_finish(&options(&place, named)).unwrap_err().to_string();
         let join = place.network_dir().join("join").display().to_string();
-        for words in ["not mounted", "remove ", &join, "--method=order", spill.to_str().unwrap()] {
-            assert!(error.contains(words), "{error}");
-        }
+        let words = ["not mounted", "remove ", &join, "--method=order", spill.to_str().unwrap()];
+        assert_contains(&error, &words);
     }
     std::fs::remove_dir(&spill).unwrap();
     std::fs::rename(&elsewhere, &spill).unwrap();

@@ -22,7 +22,7 @@ use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::commands::{self, Does};
 use crate::support::judge::Judge;
 use crate::support::mounts::run_with_mounts;
-use crate::support::program::{apus, assert_ends, program_on, stderr, stdout};
+use crate::support::program::{apus, assert_contains, assert_ends, program_on, stderr, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::{Place, regtest_chain};
 
@@ -93,14 +93,10 @@ fn a_lower_set_replaces_a_higher_one_only_on_request() {
     let before = snapshot(&place.network_dir().join("chainstate"));
     let error = place.try_reindex().unwrap_err();
     assert!(matches!(error, SyncError::WouldShrink(_)), "{error}");
-    let text = error.to_string();
-    for word in ["ends at height 100", "`apus reindex --index`", "UTXO set was kept"] {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
-    let text = sync::reindex_files(&place.options(), Watch::default()).unwrap_err().to_string();
-    for word in ["reach height 100", "mounted", "--allow-shrink", "UTXO set was kept"] {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
+    assert_contains(&error, &["ends at height 100", "`apus reindex --index`", "UTXO set was kept"]);
+    let error = sync::reindex_files(&place.options(), Watch::default()).unwrap_err();
+    let words = ["reach height 100", "mounted", "--allow-shrink", "UTXO set was kept"];
+    assert_contains(&error, &words);
     assert_eq!(snapshot(&place.network_dir().join("chainstate")), before);
     let mut options = place.options();
     options.allow_shrink = true;

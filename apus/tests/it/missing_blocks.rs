@@ -8,7 +8,7 @@ use apus_tools as tools;
 use apus_wire::Chain;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
-use crate::support::program::{apus, assert_ends, stdout};
+use crate::support::program::{apus, assert_contains, assert_ends, stdout};
 use crate::support::{Place, regtest_chain};
 
 /// The height of the regtest chain.
@@ -37,9 +37,7 @@ fn assert_says(place: &Place, args: &[&str], words: &[&str]) {
     let output = apus(place, args);
     assert_ends(&output, 0, &[]);
     let text = stdout(&output);
-    for word in words {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
+    assert_contains(&text, words);
 }
 
 #[test]
@@ -102,9 +100,7 @@ fn a_rewind_says_what_it_has_disconnected() {
     let output = apus(&place, &["rewind", "--height=100"]);
     assert_ends(&output, 0, &[]);
     let text = stdout(&output);
-    for word in words {
-        assert!(text.contains(word), "'{word}' is not in: {text}");
-    }
+    assert_contains(&text, &words);
     assert!(!text.contains("pruned") && !text.contains("0, 0 transactions"), "{text}");
     assert_says(
         &place,

@@ -19,7 +19,7 @@ use crate::server::client::Running;
 use crate::support::chains::{small, small_fork};
 use crate::support::indexes::{entries, try_index};
 use crate::support::judge::Judge;
-use crate::support::program::{apus, assert_ends};
+use crate::support::program::{apus, assert_contains, assert_ends};
 use crate::support::swift::{Mode, World};
 use crate::support::undo_files::{OldUndo, make_old, old_undo};
 use crate::support::{Place, with_genesis};
@@ -106,9 +106,8 @@ fn what_no_other_output_tells_is_refused_before_anything_changes() {
     assert_eq!(damage.level, 3);
     let rewound = rewind(&old, 100, 450 << 20).unwrap_err();
     for message in [damage.error.to_string(), rewound] {
-        for word in [&["rev00000.dat", "the height of the coin "][..], &NAMED].concat() {
-            assert!(message.contains(word), "'{word}' is not in: {message}");
-        }
+        let words = [&["rev00000.dat", "the height of the coin "][..], &NAMED].concat();
+        assert_contains(&message, &words);
     }
     assert_eq!(old.muhash(), before);
     // The command that is named helps.
@@ -228,9 +227,7 @@ fn old_undo_data_is_as_good_as_none_for_a_swiftsync() {
     let hints = world.write_hints(&new, world.height());
     let refused = world.try_swift(&new, Mode::Full, &hints, std::slice::from_ref(&source));
     let error = refused.unwrap_err().to_string();
-    for word in [&["no undo data for block", "without --hints"][..], &NAMED].concat() {
-        assert!(error.contains(word), "'{word}' is not in: {error}");
-    }
+    assert_contains(&error, &[&["no undo data for block", "without --hints"][..], &NAMED].concat());
     new.sync(std::slice::from_ref(&source));
     assert_eq!(new.muhash(), place.muhash());
     // A proof takes a join, from files and from the directory itself.

@@ -23,7 +23,7 @@ use bitcoin::consensus::deserialize;
 
 use crate::support::block_index::{CheckedIndex, check_block_index};
 use crate::support::power::{counted, failing, power_cuts};
-use crate::support::program::{assert_ends, program, stdout};
+use crate::support::program::{assert_contains, assert_ends, program, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{World, small_chain};
 use crate::support::{Place, blocks, regtest_chain};
@@ -378,9 +378,7 @@ fn an_archive_is_pruned_only_on_request() {
     let before = files(&place);
     let expected = sync::first_pruning(&pruning).unwrap().unwrap();
     let error = sync::sync(&pruning, &[], Watch::default()).unwrap_err().to_string();
-    for words in [&expected.to_string(), "--allow-delete-blocks", "Leave out --prune"] {
-        assert!(error.contains(words), "'{words}' is not in: {error}");
-    }
+    assert_contains(&error, &[&expected.to_string(), "--allow-delete-blocks", "Leave out --prune"]);
     assert_eq!(files(&place), before);
     pruning.allow_delete_blocks = true;
     assert_eq!(sync::first_pruning(&pruning).unwrap(), None);

@@ -20,7 +20,7 @@ use super::daemon::{Daemon, program_in};
 use crate::support::Place;
 use crate::support::blocks::{block, branch, bytes, genesis_parent};
 use crate::support::listed::Listed;
-use crate::support::program::{apus, assert_ends, stderr, stdout};
+use crate::support::program::{apus, assert_contains, assert_ends, stderr, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::Mode;
 use crate::support::waiting::{comes_true, wait_until};
@@ -359,9 +359,8 @@ fn other_commands_leave_a_directory_that_core_starts_on() {
     let place = left_by_core(&bitcoind, &listed, ON_TOP);
     place.sync_blocks("some", &listed.world.blocks[..=150]);
     let text = stdout(&apus(&place, &["status"]));
-    for words in ["bitcoind works with a second UTXO set at height 304", "149 blocks to go"] {
-        assert!(text.contains(words), "{text}");
-    }
+    let words = ["bitcoind works with a second UTXO set at height 304", "149 blocks to go"];
+    assert_contains(&text, &words);
     let note = "this command uses the other one";
     let out = place.root().join("out").display().to_string();
     assert_ends(&apus(&place, &["txoutset", "info"]), 0, &[note]);

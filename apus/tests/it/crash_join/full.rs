@@ -18,6 +18,7 @@ use super::{Begun, Held, PASSES, Test, Watcher};
 use crate::support::Place;
 use crate::support::fill_disk::FillDisk;
 use crate::support::mounts::{run_on_small_disk, small_disk};
+use crate::support::program::assert_contains;
 
 /// What is on a disk of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,9 +59,7 @@ fn on_a_small_disk() {
     let test = Test::of(&Chain::new(spec));
     let full = fill_up(&test, &small, Volume::Spill, PASSES[0], Duration::MAX).unwrap();
     assert!(!full.has_saved && full.text.contains("nothing was saved"), "{}", full.text);
-    for words in ["the disk is full", "--spilldir", "--method=order"] {
-        assert!(full.text.contains(words), "{}", full.text);
-    }
+    assert_contains(&full.text, &["the disk is full", "--spilldir", "--method=order"]);
 }
 
 /// How a join ended on a disk that was full.

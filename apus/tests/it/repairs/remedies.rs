@@ -11,6 +11,7 @@ use apus_tools::UtxoHash;
 use apus_wire::Chain as Network;
 
 use crate::support::chains::small;
+use crate::support::program::assert_contains;
 use crate::support::{Place, first_table, hash_of, with_genesis};
 
 /// Damage to the files of a directory.
@@ -101,9 +102,8 @@ fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
     let [read, synced] = messages(&place);
     for text in [read, synced, created.unwrap_err().to_string()] {
         let remedy = "`apus reindex --index`";
-        for words in [&best, ", at about height 200,", "which ends at height 150", remedy] {
-            assert!(text.contains(words), "'{words}' is not in: {text}");
-        }
+        let words = [&best, ", at about height 200,", "which ends at height 150", remedy];
+        assert_contains(&text, &words);
     }
     let refused = place.try_reindex().unwrap_err().to_string();
     assert!(refused.contains(&best) && refused.contains(", at about height 200,"), "{refused}");

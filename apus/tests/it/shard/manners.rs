@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::join::source::{Files, VARIED};
 use crate::support::Place;
-use crate::support::program::program;
+use crate::support::program::{assert_contains, program};
 
 /// Runs `apus shard` with these arguments. Returns its exit status, standard output and error.
 fn shard(args: &[&str]) -> (Option<i32>, String, String) {
@@ -186,9 +186,7 @@ fn the_loop_of_the_guide_ends() {
     std::fs::write(&data, b"").unwrap();
     let (status, said) = run(place.root());
     assert_eq!(status, Some(1), "{said}");
-    for words in ["--span 1 --again`", "tasks without a result that come first: "] {
-        assert!(said.contains(words), "{words}: {said}");
-    }
+    assert_contains(&said, &["--span 1 --again`", "tasks without a result that come first: "]);
     assert_eq!(shard(&["read", "--job", &job, "--span", "1", "--again"]).0, Some(0));
     let (status, said) = run(place.root());
     assert_eq!(status, Some(0), "{said}");

@@ -20,7 +20,7 @@ use crate::support::judge::Judge;
 use crate::support::listed::Listed;
 use crate::support::mounts::run_with_mounts;
 use crate::support::power::{counted, failing, power_cuts};
-use crate::support::program::{apus, assert_ends, stdout};
+use crate::support::program::{apus, assert_contains, assert_ends, stdout};
 use crate::support::snapshot::Snapshot;
 use crate::support::stop_when::StopWhen;
 
@@ -246,9 +246,8 @@ fn the_program_loads_one_and_names_what_is_left_over() {
     std::fs::create_dir(place.network_dir().join("chainstate_snapshot_INVALID")).unwrap();
     std::fs::remove_file(place.network_dir().join(SNAPSHOT_BASE_FILE)).unwrap();
     let status = stdout(&apus(&place, &["status"]));
-    for words in ["chainstate_snapshot_INVALID: bitcoind", "chainstate_snapshot: bitcoind"] {
-        assert!(status.contains(words), "{status}");
-    }
+    let words = ["chainstate_snapshot_INVALID: bitcoind", "chainstate_snapshot: bitcoind"];
+    assert_contains(&status, &words);
     std::fs::write(place.network_dir().join(SNAPSHOT_BASE_FILE), [7; 31]).unwrap();
     assert_ends(&apus(&place, &["status"]), 1, &["base_blockhash", "31 bytes"]);
 }

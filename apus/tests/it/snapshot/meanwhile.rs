@@ -25,6 +25,7 @@ use crate::support::Place;
 use crate::support::judge::Judge;
 use crate::support::listed::Listed;
 use crate::support::power::{counted, failing, power_cuts};
+use crate::support::program::assert_contains;
 use crate::support::snapshot::Snapshot;
 use crate::support::waiting::Gate;
 
@@ -186,9 +187,8 @@ fn without_peers_the_error_names_the_block_and_what_core_can_do() {
         let (summary, told) = run(&options, sources);
         let error = summary.unwrap_err().to_string();
         let missing = listed.world.hash(if notes == 1 { 101 } else { 1 }).to_string();
-        for words in [&missing, "is in no source", LOADED, "bitcoind starts here at height 299"] {
-            assert!(error.contains(words), "{error}");
-        }
+        let words = [&missing, "is in no source", LOADED, "bitcoind starts here at height 299"];
+        assert_contains(&error, &words);
         assert_eq!(told.count(LOADED), notes);
         assert_eq!(found(&place), (0, Some((listed.world.tip(), Some(299)))));
     }

@@ -108,6 +108,13 @@ pub fn assert_ends(output: &Output, code: i32, words: &[&str]) {
     let text = stderr(output);
     assert_eq!(output.status.code(), Some(code), "{text}");
     assert!(!text.contains("panicked"), "{text}");
+    assert_contains(&text, words);
+}
+
+/// Panics unless a text or an error's message holds all of the words.
+#[track_caller]
+pub fn assert_contains(text: &(impl ToString + ?Sized), words: &[&str]) {
+    let text = text.to_string();
     for word in words {
         assert!(text.contains(word), "'{word}' is not in: {text}");
     }
