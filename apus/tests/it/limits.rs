@@ -38,15 +38,15 @@ fn give(path: &Path, user: u32) -> std::io::Result<()> {
 
 /// Gives a place to another user of each test; false if this user cannot run the program as
 /// another one.
-fn given(place: &Place, test: &str, number: u32) -> bool {
+fn given(place: &Place, number: u32) -> bool {
     std::fs::set_permissions(place.root(), PermissionsExt::from_mode(0o755)).unwrap();
     if give(place.root(), 61_000 + 1_000 * number + std::process::id() % 1_000).is_err() {
-        note_skipped(test, "only root can run a program as another user");
+        note_skipped("only root can run a program as another user");
         return false;
     }
     let output = limited("--nofile=100", place, &["sync", "--help"]);
     if output.status.code() != Some(0) {
-        note_skipped(test, &format!("it cannot be run as another user: {}", stderr(&output)));
+        note_skipped(&format!("it cannot be run as another user: {}", stderr(&output)));
         return false;
     }
     true
@@ -54,7 +54,7 @@ fn given(place: &Place, test: &str, number: u32) -> bool {
 
 /// Returns a directory in which the first 100 blocks are connected, with all blocks in a file.
 /// `None` if this user cannot run the program as another one.
-fn begun(test: &str) -> Option<Place> {
+fn begun() -> Option<Place> {
     let place = Place::new(Chain::Regtest);
     let blocks = place.root().join("blocks.dat");
     std::fs::copy(data("regtest-1-206.dat"), blocks).unwrap();
@@ -62,7 +62,7 @@ fn begun(test: &str) -> Option<Place> {
     let from = from.to_str().unwrap();
     let synced = ["sync", "--quiet", "--connect=0", "--stopatheight=100", "--from", from];
     assert_ends(&apus(&place, &synced), 0, &[]);
-    given(&place, test, 0).then_some(place)
+    given(&place, 0).then_some(place)
 }
 
 const COMMANDS: [&[&str]; 12] = [
@@ -121,7 +121,7 @@ fn assert_named(limits: &[&str], words: &[&str], begun: &Place) {
 /// One test, since tasks are counted for each user.
 #[test]
 fn each_limit_is_named() {
-    let Some(place) = begun("each_limit_is_named") else { return };
+    let Some(place) = begun() else { return };
     let tasks = ["--nproc=1", "--nproc=4", "--nproc=9", "--nproc=14"];
     assert_named(&tasks, &["allow more tasks (ulimit -u"], &place);
     assert_named(&["--nofile=8", "--nofile=14"], &["allow more open files (ulimit -n"], &place);
@@ -139,12 +139,12 @@ fn each_limit_is_named() {
 
 /// Syncs a chain of some megabytes with each limit, which ends the work anywhere or not at all, and
 /// then without limit.
-fn assert_continues(number: u32, test: &str, is_join: bool) {
+fn assert_continues(number: u32, is_join: bool) {
     let world = crate::pruned::world();
     let base = world.place();
     base.write("blocks", &world.blocks);
     world.write_hints(&base, world.height());
-    if !given(&base, test, number) {
+    if !given(&base, number) {
         return;
     }
     let limits = [
@@ -184,10 +184,10 @@ fn assert_continues(number: u32, test: &str, is_join: bool) {
 
 #[test]
 fn a_join_that_meets_a_limit_is_continued() {
-    assert_continues(1, "a_join_that_meets_a_limit_is_continued", true);
+    assert_continues(1, true);
 }
 
 #[test]
 fn a_swiftsync_that_meets_a_limit_is_continued() {
-    assert_continues(2, "a_swiftsync_that_meets_a_limit_is_continued", false);
+    assert_continues(2, false);
 }

@@ -11,11 +11,11 @@ use crate::support::ports::free_port;
 use crate::support::waiting::{comes_true, wait_until};
 use crate::support::{Place, note_skipped};
 
-/// The program that an environment variable names; without one, says that `test` is skipped.
-pub fn program_in(variable: &str, test: &str) -> Option<PathBuf> {
+/// The program that an environment variable names; without one, says that the test is skipped.
+pub fn program_in(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
     if path.is_none() {
-        note_skipped(test, &format!("{variable} is not set (make judge sets BITCOIND)"));
+        note_skipped(&format!("{variable} is not set (make judge sets BITCOIND)"));
     }
     path
 }

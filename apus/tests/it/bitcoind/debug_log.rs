@@ -7,7 +7,7 @@ use crate::support::swift::{World, small_chain};
 
 #[test]
 fn the_lines_about_tips_are_cores() {
-    let Some(bitcoind) = program_in("BITCOIND", "the_lines_about_tips_are_cores") else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let world = World::of(&small_chain(46, 100, 10_000));
     let place = world.place();
     let blocks = place.write("blocks", &world.blocks);

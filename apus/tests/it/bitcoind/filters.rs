@@ -114,8 +114,7 @@ fn assert_same(place: &Place, address: SocketAddr, all: &[Sent], expected: &[Str
 
 #[test]
 fn filters_are_served_as_by_bitcoind() {
-    let test = "filters_are_served_as_by_bitcoind";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let place = world().in_order();
     let refused = apus(&place, &["serve", "--peerblockfilters"]);
     assert_ends(&refused, 2, &["--peerblockfilters", "`apus index blockfilterindex`"]);

@@ -67,7 +67,7 @@ fn without_own(history: &History) -> Vec<String> {
 
 #[test]
 fn a_history_is_what_bitcoind_tells_of_the_scripts() {
-    let Some(bitcoind) = program_in("BITCOIND", "histories") else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let blocks = with_genesis(small(5));
     let place = Place::new(Network::Regtest);
     place.sync_blocks("blocks", &blocks);
@@ -101,7 +101,7 @@ fn a_history_is_what_bitcoind_tells_of_the_scripts() {
 
 #[test]
 fn addresses_are_derived_as_by_bitcoind() {
-    let Some(bitcoind) = program_in("BITCOIND", "addresses of descriptors") else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let [one, two] = KEYS;
     let key = format!("{TPUB}/0/*");
     let origin = format!("[d34db33f/84h/1'/0h]{TPUB}/1/*");

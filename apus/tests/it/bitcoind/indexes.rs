@@ -108,8 +108,7 @@ fn assert_same_indexes(bitcoind: &Path, chain: Network, blocks: &[Vec<u8>]) {
 /// Of every kind of script, and with a block of 4 MB among empty ones.
 #[test]
 fn indexes_are_those_of_bitcoind() {
-    let test = "indexes_are_those_of_bitcoind";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let spec = Spec { busy_bytes: 900_000, ..Spec::small(8) };
     for blocks in [regtest_chain(), with_genesis(small(5)), with_genesis(&Chain::new(spec))] {
         assert_same_indexes(&bitcoind, Network::Regtest, &blocks);
@@ -118,23 +117,20 @@ fn indexes_are_those_of_bitcoind() {
 
 #[test]
 fn indexes_of_mainnet_are_those_of_bitcoind() {
-    let test = "indexes_of_mainnet_are_those_of_bitcoind";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     assert_same_indexes(&bitcoind, Network::Main, &blocks_of(&data("mainnet-0-14131.dat")));
 }
 
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs testnet3 blocks that may not be copied")]
 fn indexes_of_testnet3_are_those_of_bitcoind() {
-    let test = "indexes_of_testnet3_are_those_of_bitcoind";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     assert_same_indexes(&bitcoind, Network::Test, &blocks_of(&shared("testnet3-0-4000.dat")));
 }
 
 #[test]
 fn one_begins_indexes_and_the_other_continues_them() {
-    let test = "one_begins_indexes_and_the_other_continues_them";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let main = with_genesis(small(5));
     let fork = with_genesis(small_fork(5, 150, 60, 3));
     let place = Place::new(Network::Regtest);
@@ -164,8 +160,7 @@ fn one_begins_indexes_and_the_other_continues_them() {
 /// After each of twenty reorganisations, both continue the indexes that they built before it.
 #[test]
 fn both_follow_twenty_reorganisations() {
-    let test = "both_follow_twenty_reorganisations";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let place = Place::new(Network::Regtest);
     place.sync_blocks("main", &with_genesis(small(5))[..=FIRST_TIP as usize]);
     index_by_bitcoind(&bitcoind, &place, FIRST_TIP.into());
@@ -181,8 +176,7 @@ fn both_follow_twenty_reorganisations() {
 
 #[test]
 fn a_sync_that_follows_keeps_the_indexes_at_the_tip() {
-    let test = "a_sync_that_follows_keeps_the_indexes_at_the_tip";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let server_place = Place::new(Network::Regtest);
     server_place.sync_blocks("main", &with_genesis(small(5)));
     let server = Daemon::start(&bitcoind, &server_place, &[]);

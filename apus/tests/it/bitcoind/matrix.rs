@@ -141,8 +141,8 @@ fn assert_is_at(daemon: &Daemon, chain: &Chain, indexes: bool) {
 }
 
 /// All programs that there are; none without a bitcoind.
-fn programs(test: &str) -> Vec<Program> {
-    let core = VARIABLES.map(|variable| Some(Program::Core(variable, program_in(variable, test)?)));
+fn programs() -> Vec<Program> {
+    let core = VARIABLES.map(|variable| Some(Program::Core(variable, program_in(variable)?)));
     let core: Vec<Program> = core.into_iter().flatten().collect();
     if core.is_empty() { core } else { [&core[..], &[Program::Apus]].concat() }
 }
@@ -168,21 +168,21 @@ fn lead_on(maker: &Program, others: &[Program]) {
 
 #[test]
 fn what_the_first_bitcoind_makes_is_led_on() {
-    let programs = programs("what_the_first_bitcoind_makes_is_led_on");
+    let programs = programs();
     let first = programs.iter().find(|program| program.to_string() == VARIABLES[0]);
     first.into_iter().for_each(|maker| lead_on(maker, &programs));
 }
 
 #[test]
 fn what_the_second_bitcoind_makes_is_led_on() {
-    let programs = programs("what_the_second_bitcoind_makes_is_led_on");
+    let programs = programs();
     let second = programs.iter().find(|program| program.to_string() == VARIABLES[1]);
     second.into_iter().for_each(|maker| lead_on(maker, &programs));
 }
 
 #[test]
 fn what_apus_makes_is_led_on() {
-    let programs = programs("what_apus_makes_is_led_on");
+    let programs = programs();
     if !programs.is_empty() {
         lead_on(&Program::Apus, &programs);
     }
@@ -236,7 +236,7 @@ fn open_pruned(program: &Program, place: &Place, from: u64, indexes: bool) {
 
 #[test]
 fn each_prunes_what_another_has_made() {
-    let programs = programs("each_prunes_what_another_has_made");
+    let programs = programs();
     if programs.is_empty() {
         return;
     }

@@ -195,8 +195,7 @@ fn continues(place: &Place, address: SocketAddr, at: &[Hash]) -> Vec<Command> {
 
 #[test]
 fn every_message_is_answered_as_by_bitcoind() {
-    let test = "every_message_is_answered_as_by_bitcoind";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let place = world().in_order();
     let daemon = Daemon::start(&bitcoind, &place, &["-blocksonly"]);
     daemon.mine(MINED, '1');

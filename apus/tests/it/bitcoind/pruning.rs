@@ -66,9 +66,7 @@ fn assert_core_carries_on(bitcoind: &Path, place: &Place, options: &[&str]) {
 
 #[test]
 fn core_carries_on_with_what_was_pruned() {
-    let Some(bitcoind) = program_in("BITCOIND", "core_carries_on_with_what_was_pruned") else {
-        return;
-    };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let world = world();
     for way in [Method::InOrder, Method::SwiftSync] {
         let place = world.place();
@@ -103,10 +101,7 @@ fn core_carries_on_with_what_was_pruned() {
 /// A node that prunes is asked for the last blocks alone: it hangs up on a peer that wants more.
 #[test]
 fn a_pruned_core_serves_a_gap_to_one_who_names_it() {
-    let Some(bitcoind) = program_in("BITCOIND", "a_pruned_core_serves_a_gap_to_one_who_names_it")
-    else {
-        return;
-    };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let world = world();
     let pruned = world.place();
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);
@@ -145,9 +140,7 @@ fn serving(bitcoind: &Path, world: &World) -> (Place, Daemon) {
 
 #[test]
 fn from_core_without_witnesses_and_back() {
-    let Some(bitcoind) = program_in("BITCOIND", "from_core_without_witnesses_and_back") else {
-        return;
-    };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let world = world();
     let (_place, server) = serving(&bitcoind, &world);
     let mut received = Vec::new();
@@ -177,8 +170,7 @@ fn from_core_without_witnesses_and_back() {
 /// bitcoind on the directory of a SwiftSync that was interrupted, or whose hints were wrong.
 #[test]
 fn core_begins_anew_where_a_swiftsync_has_not_ended() {
-    let test = "core_begins_anew_where_a_swiftsync_has_not_ended";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let world = world();
     let (_place, server) = serving(&bitcoind, &world);
     for witness in [true, false] {
@@ -214,7 +206,7 @@ fn core_begins_anew_where_a_swiftsync_has_not_ended() {
 
 #[test]
 fn the_same_files_go_as_with_core() {
-    let Some(bitcoind) = program_in("BITCOIND", "the_same_files_go_as_with_core") else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let world = world();
     let base = world.place();
     sync_with(&base, &options(&base, None), &world.blocks);
@@ -244,9 +236,7 @@ fn the_same_files_go_as_with_core() {
 
 #[test]
 fn an_index_of_cores_holds_pruning_back() {
-    let Some(bitcoind) = program_in("BITCOIND", "an_index_of_cores_holds_pruning_back") else {
-        return;
-    };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let world = world();
     let place = world.place();
     let stop = Options { stop_at_height: Some(300), ..options(&place, None) };

@@ -15,8 +15,7 @@ fn assert_core_agrees(daemon: &Daemon, place_muhash: &str, tip: &str) {
 
 #[test]
 fn what_invalidateblock_marked_is_checked_again() {
-    let test = "what_invalidateblock_marked_is_checked_again";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let whole = world().in_order();
     let muhash = whole.muhash().0;
     let top = world().height();
@@ -47,8 +46,7 @@ fn what_invalidateblock_marked_is_checked_again() {
 /// A longer branch that bitcoind was told to leave, below other blocks that it mined since.
 #[test]
 fn a_longer_branch_that_bitcoind_left_is_taken_again() {
-    let test = "a_longer_branch_that_bitcoind_left_is_taken_again";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let place: Place = world().in_order();
     let daemon = Daemon::start(&bitcoind, &place, &[]);
     let fork = daemon.ask(&["getblockhash", &(world().height() - 20).to_string()]);

@@ -73,7 +73,7 @@ fn collect(value: &Value, path: &str, fields: &mut Vec<String>) {
 
 #[test]
 fn requests_are_answered_as_by_bitcoind() {
-    let Some(bitcoind) = program_in("BITCOIND", "the frame of JSON-RPC") else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let place = world().in_order();
     let cookie = place.network_dir().join(".cookie");
     let daemon = Daemon::start(&bitcoind, &place, &[]);

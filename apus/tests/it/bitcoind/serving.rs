@@ -23,8 +23,7 @@ fn connected_to(bitcoind: &Path, place: &Place, address: SocketAddr, v2: bool) -
 
 #[test]
 fn bitcoind_syncs_from_apus_by_both_transports() {
-    let test = "bitcoind_syncs_from_apus_by_both_transports";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let served = world().in_order();
     let muhash = served.muhash().0;
     let server = Serving::start(&served, &[]);
@@ -44,8 +43,7 @@ fn bitcoind_syncs_from_apus_by_both_transports() {
 
 #[test]
 fn bitcoind_follows_a_reorganisation_through_apus() {
-    let test = "bitcoind_follows_a_reorganisation_through_apus";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let miner_place = world().in_order();
     let miner = Daemon::start(&bitcoind, &miner_place, &[]);
     let place = world().place();

@@ -33,7 +33,7 @@ fn verdict(bitcoind: &Path, dir: &Path, args: &[&str]) -> Result<Vec<String>, St
 
 #[test]
 fn settings_mean_to_core_what_the_table_says() {
-    let Some(bitcoind) = program_in("BITCOIND", "verdicts on settings files") else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     for_each_case(|dir, args, expected| {
         let found = verdict(&bitcoind, dir, args);
         assert_verdict(expected, found, dir, &args.join(" "));
@@ -42,7 +42,7 @@ fn settings_mean_to_core_what_the_table_says() {
 
 #[test]
 fn bitcoind_takes_the_command_that_a_report_names() {
-    let Some(bitcoind) = program_in("BITCOIND", "commands of reports") else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     for_each_next(|home, next| {
         let output =
             home.run_printed(next, &format!("-server=0 {LAST}"), bitcoind.parent().unwrap());

@@ -10,8 +10,7 @@ use crate::support::swift::{World, small_chain};
 
 #[test]
 fn byte_for_byte_those_of_core_at_the_tip_and_below() {
-    let test = "byte_for_byte_those_of_core_at_the_tip_and_below";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let world = World::of(&small_chain(77, 900, 6_000));
     let place = world.in_order();
     let daemon = Daemon::start(&bitcoind, &place, &[]);
@@ -54,8 +53,7 @@ fn byte_for_byte_those_of_core_at_the_tip_and_below() {
 /// way round.
 #[test]
 fn core_loads_what_apus_makes_and_apus_reads_what_core_makes() {
-    let test = "core_loads_what_apus_makes_and_apus_reads_what_core_makes";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     for listed in Listed::all() {
         let (place, out) = listed.with_snapshot();
         let info = snapshot_info(&out).unwrap();

@@ -76,8 +76,7 @@ fn assert_core_starts(bitcoind: &Path, place: &Place, validated: u32, works_with
 
 #[test]
 fn each_way_goes_on_where_core_has_loaded_a_snapshot() {
-    let test = "each_way_goes_on_where_core_has_loaded_a_snapshot";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let listed = Listed::with_payments();
     let world = &listed.world;
     let base = listed.height();
@@ -113,8 +112,7 @@ fn each_way_goes_on_where_core_has_loaded_a_snapshot() {
 /// other.
 #[test]
 fn core_ends_what_apus_has_validated() {
-    let test = "core_ends_what_apus_has_validated";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     for listed in Listed::all() {
         let base = listed.height();
         let place = left_by_core(&bitcoind, &listed, 0);
@@ -128,8 +126,7 @@ fn core_ends_what_apus_has_validated() {
 /// Blocks in any order, the base block before others: bitcoind starts whatever is missing.
 #[test]
 fn core_starts_whatever_blocks_have_come() {
-    let test = "core_starts_whatever_blocks_have_come";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let listed = Listed::with_payments();
     let world = &listed.world;
     let base = listed.height();
@@ -168,8 +165,7 @@ fn core_starts_whatever_blocks_have_come() {
 /// loads the snapshot before them.
 #[test]
 fn peers_bring_the_blocks_below() {
-    let test = "peers_bring_the_blocks_below";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let listed = Listed::with_payments();
     let world = &listed.world;
     let top = listed.height() + ON_TOP as u32;
@@ -234,8 +230,7 @@ fn with_snapshot(options: Options, listed: &Listed, snapshot: &Path) -> Options 
 /// bitcoind what that fetches again and validates.
 #[test]
 fn core_starts_where_a_sync_that_prunes_is_stopped() {
-    let test = "core_starts_where_a_sync_that_prunes_is_stopped";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let listed = Listed::with_payments();
     let (server_place, snapshot) = listed.with_snapshot();
     let server = Daemon::start(&bitcoind, &server_place, &[]);
@@ -262,8 +257,7 @@ fn core_starts_where_a_sync_that_prunes_is_stopped() {
 /// it, and validates the rest.
 #[test]
 fn core_goes_on_after_old_blocks_are_pruned() {
-    let test = "core_goes_on_after_old_blocks_are_pruned";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let listed = Listed::with_payments();
     let world = &listed.world;
     let small = ["-fastprune", "-prune=1"];
@@ -330,8 +324,7 @@ fn assert_core_starts_with(bitcoind: &Path, place: &Place, height: u32, options:
 
 #[test]
 fn a_better_chain_without_the_base_block_ends_the_state() {
-    let test = "a_better_chain_without_the_base_block_ends_the_state";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let listed = Listed::with_payments();
     let world = &listed.world;
     let left = left_by_core(&bitcoind, &listed, ON_TOP);
@@ -352,8 +345,7 @@ fn a_better_chain_without_the_base_block_ends_the_state() {
 
 #[test]
 fn other_commands_leave_a_directory_that_core_starts_on() {
-    let test = "other_commands_leave_a_directory_that_core_starts_on";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let listed = Listed::with_payments();
     let top = listed.height() + ON_TOP as u32;
     let place = left_by_core(&bitcoind, &listed, ON_TOP);
@@ -391,8 +383,7 @@ fn other_commands_leave_a_directory_that_core_starts_on() {
 /// A rebuild that passes the base block: until its end bitcoind finds both sets as they were.
 #[test]
 fn a_rebuild_gives_the_second_set_up_at_its_end() {
-    let test = "a_rebuild_gives_the_second_set_up_at_its_end";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let listed = Listed::with_payments();
     let base = listed.height();
     let top = listed.height() + ON_TOP as u32;
@@ -417,8 +408,7 @@ fn a_rebuild_gives_the_second_set_up_at_its_end() {
 /// What Apus loads: bitcoind works with it, gets the blocks below, and ends with one UTXO set.
 #[test]
 fn core_validates_what_apus_has_loaded() {
-    let test = "core_validates_what_apus_has_loaded";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     for listed in Listed::all() {
         let (place, _) = listed.loaded();
         let synced = listed.world.in_order();
@@ -450,8 +440,7 @@ fn core_validates_what_apus_has_loaded() {
 
 #[test]
 fn headers_for_a_snapshot_come_from_core() {
-    let test = "headers_for_a_snapshot_come_from_core";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let listed = Listed::with_payments();
     let (server_place, out) = listed.with_snapshot();
     let server = Daemon::start(&bitcoind, &server_place, &[]);

@@ -55,8 +55,7 @@ fn assert_core_agrees(bitcoind: &Path, place: &Place, way: Method) {
 
 #[test]
 fn each_way_from_bitcoind_by_both_transports_and_back() {
-    let test = "each_way_from_bitcoind_by_both_transports_and_back";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     for (transport, v2) in [("-v2transport=1", true), ("-v2transport=0", true)] {
         let (_place, server) = serving(&bitcoind, transport);
         for way in WAYS {
@@ -95,8 +94,7 @@ fn lines_of(stderr: ChildStderr) -> impl Iterator<Item = String> {
 
 #[test]
 fn a_reorganisation_is_followed() {
-    let test = "a_reorganisation_is_followed";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let (_server_place, server) = serving(&bitcoind, "-v2transport=1");
     let place = world().place();
     let connect = format!("--connect={}", server.address());
@@ -129,11 +127,7 @@ fn a_reorganisation_is_followed() {
 /// btcd, which syncs from bitcoind, as the peer: another implementation of the protocol.
 #[test]
 fn each_way_from_btcd() {
-    let test = "each_way_from_btcd";
-    let (Some(bitcoind), Some(btcd)) = (program_in("BITCOIND", test), program_in("BTCD", test))
-    else {
-        return;
-    };
+    let (Some(bitcoind), Some(btcd)) = (program_in("BITCOIND"), program_in("BTCD")) else { return };
     let (_place, server) = serving(&bitcoind, "-v2transport=0");
     // btcd answers nobody as long as its last block is more than a day old.
     server.mine(1, '3');

@@ -23,8 +23,7 @@ fn passes(place: &Place, level: u8, blocks: u32) -> bool {
 
 #[test]
 fn the_same_directories_pass_as_with_core() {
-    let test = "the_same_directories_pass_as_with_core";
-    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let Some(bitcoind) = program_in("BITCOIND") else { return };
     let world = world();
     let base = world.in_order();
     let mut rng = Rng::new(17, 0);

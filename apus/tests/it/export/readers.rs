@@ -21,7 +21,7 @@ fn python() -> Option<Command> {
         return Some(Command::new(name));
     }
     let why = "python3 has no duckdb and pyarrow (APUS_TEST_PYTHON names one that has)";
-    note_skipped("duckdb_pyarrow_and_sqlite3_come_to_the_sums_of_the_utxo_set", why);
+    note_skipped(why);
     None
 }
 

@@ -168,8 +168,10 @@ pub fn scripts_by(engine: ScriptEngine) -> ScriptOptions {
     ScriptOptions { engine, buried_seconds: -1, kernel: Some(Kernel::best()) }
 }
 
-/// Prints that a test is skipped, and why.
-pub fn note_skipped(test: &str, why: &str) {
+/// Prints that the test of this thread is skipped, and why.
+pub fn note_skipped(why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
     // This bypasses the capture of a passing test's output, so that it is seen.
     std::io::stderr().write_all(format!("skipped {test}: {why}\n").as_bytes()).unwrap();
 }

@@ -13,8 +13,7 @@ use super::program::{stderr, stdout};
 /// Returns `None` if processes of this user cannot mount anything, and prints the reason.
 pub fn run_with_mounts(dir: &Path, variables: &[(&str, &Path)], script: &str) -> Option<Output> {
     if !may_mount() {
-        let test = std::thread::current().name().unwrap_or_default().to_string();
-        note_skipped(&test, "`unshare --map-root-user --mount` and `mount` do not work here");
+        note_skipped("`unshare --map-root-user --mount` and `mount` do not work here");
         return None;
     }
     let variables = variables.iter().copied();

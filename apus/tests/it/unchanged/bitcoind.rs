@@ -17,7 +17,7 @@ const FAR_DOWN: [&str; 5] = [
 
 #[test]
 fn bitcoind_starts_after_a_refusal() {
-    let Some(program) = program_in("BITCOIND", "bitcoind_starts_after_a_refusal") else { return };
+    let Some(program) = program_in("BITCOIND") else { return };
     let commands =
         [tried(&["reindex", "--index"]), tried(&["reindex"]), removing(&["rewind", "--height=20"])];
     let mut refused = 0;
