@@ -9,16 +9,14 @@ use apus_wire::Chain;
 use crate::support::clock::with_clock;
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, program, program_on, stdout};
-use crate::support::{Place, blocks_of, data, first_table, regtest_chain};
+use crate::support::{Place, blocks_of, change_file, data, first_table, regtest_chain};
 
 fn sync(place: &Place, from: &Path) -> Output {
     apus(place, &["sync", "--assumevalid=0", "--from", from.to_str().unwrap()])
 }
 
 fn flip(path: &Path, at: usize) {
-    let mut bytes = std::fs::read(path).unwrap();
-    bytes[at] ^= 0x10;
-    std::fs::write(path, bytes).unwrap();
+    change_file(path, |bytes| bytes[at] ^= 0x10);
 }
 
 /// A directory with the regtest chain up to `height`, and the file with all of it.
@@ -33,9 +31,7 @@ fn half_synced(height: usize) -> (Place, PathBuf) {
 #[test]
 fn a_truncated_file_is_reported_and_blocks_before_are_taken() {
     let (place, all) = half_synced(50);
-    let mut bytes = std::fs::read(&all).unwrap();
-    bytes.truncate(bytes.len() - 100);
-    std::fs::write(&all, bytes).unwrap();
+    change_file(&all, |bytes| bytes.truncate(bytes.len() - 100));
     let output = sync(&place, &all);
     assert_ends(&output, 3, &["all", "at byte", "the file ends inside a block", "missing"]);
     assert_eq!(place.stats(apus_tools::UtxoHash::None).height, 205);

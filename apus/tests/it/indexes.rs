@@ -23,7 +23,7 @@ use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_ends, other_process, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World};
-use crate::support::{Place, regtest_chain, with_genesis};
+use crate::support::{Place, change_file, regtest_chain, with_genesis};
 
 /// Twenty times, a branch that is one block longer takes over, and the indexes follow.
 #[test]
@@ -172,10 +172,7 @@ fn saved_entries_that_are_damaged_are_collected_again() {
     for (name, at) in [("apus-txindex.saved", 20), ("apus-txindex.sort", 20)] {
         let place = place.copy();
         index_until(&many_saves(&place), read(100));
-        let path = place.network_dir().join("indexes").join(name);
-        let mut bytes = std::fs::read(&path).unwrap();
-        bytes[at] ^= 1;
-        std::fs::write(&path, bytes).unwrap();
+        change_file(&place.network_dir().join("indexes").join(name), |bytes| bytes[at] ^= 1);
         if name.ends_with("sort") {
             let error = try_index(&place, &IndexKind::ALL).unwrap_err().to_string();
             assert!(error.contains("apus-txindex.sort"), "{error}");
@@ -296,11 +293,8 @@ fn a_failing_disk_or_a_damaged_block_ends_it() {
         assert_eq!(place.muhash(), coins);
     }
     let good = place.copy();
-    let path = place.network_dir().join("blocks/blk00000.dat");
-    let mut bytes = std::fs::read(&path).unwrap();
     // A block far below those that are checked first.
-    bytes[40_000] ^= 1;
-    std::fs::write(&path, bytes).unwrap();
+    change_file(&place.network_dir().join("blocks/blk00000.dat"), |bytes| bytes[40_000] ^= 1);
     let error = try_index(&place, &IndexKind::ALL).unwrap_err().to_string();
     assert!(error.contains("blk00000.dat"), "{error}");
     indexed(&good);

@@ -7,7 +7,7 @@ use apus_wire::Chain as Network;
 
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
-use crate::support::{Place, hash_of, with_genesis};
+use crate::support::{Place, change_file, hash_of, with_genesis};
 
 /// The hash of the UTXO set, and the number of coins, of a chain that was synced alone.
 fn alone(chain: &Chain) -> (String, u64) {
@@ -127,16 +127,16 @@ fn damaged_undo_data_stops_a_reorganisation_and_names_the_place() {
     place.sync(&[place.write("main", &with_genesis(main))]);
     let before = place.muhash();
     let rev = place.network_dir().join("blocks/rev00000.dat");
-    let mut bytes = std::fs::read(&rev).unwrap();
-    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-    bytes[end - 200] ^= 1;
-    std::fs::write(&rev, &bytes).unwrap();
+    let flip = |bytes: &mut Vec<u8>| {
+        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        bytes[end - 200] ^= 1;
+    };
+    change_file(&rev, flip);
     let error = place.try_sync(&[place.write("fork", &with_genesis(fork))]).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("rev00000.dat at byte") && text.contains("checksum"), "{text}");
     assert_eq!(place.muhash(), before);
-    bytes[end - 200] ^= 1;
-    std::fs::write(&rev, &bytes).unwrap();
+    change_file(&rev, flip);
     assert_eq!(place.sync(&[place.write("fork", &with_genesis(fork))]).height, 205);
     assert_eq!(place.stats(UtxoHash::None).height, 205);
 }

@@ -17,7 +17,7 @@ use crate::support::damage::{KINDS, Kind, damage};
 use crate::support::judge::Judge;
 use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::swift::World;
-use crate::support::{Place, first_table};
+use crate::support::{Place, change_file, first_table};
 use crate::verify::world;
 
 /// The error of a sync that has nothing to connect.
@@ -40,13 +40,12 @@ fn a_sync_with_nothing_to_connect_finds_damaged_coins() {
     for damaged in [
         |place: &Place, world: &World| damage_coin(place, world, 2),
         |place: &Place, _: &World| {
-            let table = first_table(&place.network_dir().join("chainstate"));
-            let mut bytes = std::fs::read(&table).unwrap();
-            // All coins but the first and the last; what is read to open the table stays.
-            let end = bytes.len() / 4 * 3;
-            assert!(end > 20_000, "{} bytes", bytes.len());
-            bytes[5_000..end].iter_mut().step_by(1_000).for_each(|byte| *byte ^= 4);
-            std::fs::write(&table, bytes).unwrap();
+            change_file(&first_table(&place.network_dir().join("chainstate")), |bytes| {
+                // All coins but the first and the last; what is read to open the table stays.
+                let end = bytes.len() / 4 * 3;
+                assert!(end > 20_000, "{} bytes", bytes.len());
+                bytes[5_000..end].iter_mut().step_by(1_000).for_each(|byte| *byte ^= 4);
+            });
         },
     ] {
         let place = base.copy();

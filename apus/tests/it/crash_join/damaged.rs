@@ -7,19 +7,19 @@ use apus_progress::Phase;
 use apus_testchain::Rng;
 use apus_wire::Chain as Network;
 
-use super::stopped::{change, stopped};
+use super::stopped::stopped;
 use super::{BEGUN, Begun, Held, PASSES, Test, Watcher, join_dir};
 use crate::join::draft::{Draft, pay};
 use crate::join::refused::{TRUNK, assume_valid};
-use crate::support::Place;
 use crate::support::blocks::hash;
 use crate::support::damage::{Kind, damage};
 use crate::support::judge::Judge;
 use crate::support::swift::World;
+use crate::support::{Place, change_file};
 
 /// Damages the records of a join.
 fn damage_spill(place: &Place) {
-    change(&join_dir(place).join("spill.dat"), |bytes| {
+    change_file(&join_dir(place).join("spill.dat"), |bytes| {
         bytes.iter_mut().step_by(16).for_each(|byte| *byte ^= 1);
     });
 }
@@ -51,7 +51,7 @@ fn what_a_join_has_saved_and_is_damaged_or_gone_is_said() {
         if is_gone {
             std::fs::remove_file(path).unwrap()
         } else {
-            change(&path, |bytes| bytes.truncate(bytes.len() - 1))
+            change_file(&path, |bytes| bytes.truncate(bytes.len() - 1))
         }
         let watch = test.finish(Begun::Above, &place, name);
         watch.told.assert_has(&[name, "starts over"]);

@@ -1,7 +1,5 @@
 //! Requests to stop in each pass, and what the next run may be.
 
-use std::path::Path;
-
 use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_node::{AssumeValid, Options};
@@ -10,8 +8,8 @@ use apus_progress::Phase;
 
 use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watcher, committed, join_dir};
 use crate::join::refused::assume_valid;
-use crate::support::Place;
 use crate::support::judge::Judge;
+use crate::support::{Place, change_file};
 
 /// A directory in which a join was asked to stop in `pass`.
 pub fn stopped(test: &Test, begun: Begun, pass: Phase) -> Place {
@@ -106,22 +104,16 @@ impl Next {
                 judge.process(&test.world.blocks[1..]);
                 assert_eq!(judge.tip(), (test.world.height(), test.world.tip()));
             }
-            Self::ProgressDamaged => change(&progress, |bytes| {
+            Self::ProgressDamaged => change_file(&progress, |bytes| {
                 let middle = bytes.len() / 2;
                 bytes[middle] ^= 1;
             }),
             Self::ProgressRemoved => std::fs::remove_file(progress).unwrap(),
             Self::SpillRemoved => std::fs::remove_file(spill).unwrap(),
-            Self::SpillCut => change(&spill, |bytes| bytes.truncate(bytes.len() - 1)),
+            Self::SpillCut => change_file(&spill, |bytes| bytes.truncate(bytes.len() - 1)),
         }
         join
     }
-}
-
-pub fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
-    let mut bytes = std::fs::read(path).unwrap();
-    change(&mut bytes);
-    std::fs::write(path, bytes).unwrap();
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::pruned::pruned;
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, program_on, stderr, stdout};
 use crate::support::stop_when::StopWhen;
-use crate::support::{Place, data};
+use crate::support::{Place, change_file, data};
 
 const FILES: [&str; 3] = ["t.parquet", "t.sqlite", "t.csv"];
 
@@ -150,13 +150,12 @@ fn damaged_blocks_and_undo_data_are_named_with_their_place() {
         ("rev00000.dat", ["undo", "apus reindex"]),
         ("blk00000.dat", ["not block 0", "apus sync --from"]),
     ] {
-        let path = place.network_dir().join("blocks").join(name);
-        let mut bytes = std::fs::read(&path).unwrap();
-        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-        // In the last undo data, and in the only transaction of genesis.
-        let at = if name.starts_with("rev") { used - 100 } else { 150 };
-        bytes[at] ^= 1;
-        std::fs::write(&path, bytes).unwrap();
+        change_file(&place.network_dir().join("blocks").join(name), |bytes| {
+            let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+            // In the last undo data, and in the only transaction of genesis.
+            let at = if name.starts_with("rev") { used - 100 } else { 150 };
+            bytes[at] ^= 1;
+        });
         let (_, output) = try_export(&place, "inputs", "t.parquet", &[]);
         assert_ends(&output, 1, &[&[name, "at byte"][..], &words].concat());
         assert_nothing_left(place.root());

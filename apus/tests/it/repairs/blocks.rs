@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
 use apus_node::JoinOptions;
-use apus_node::Run;
 use apus_node::Options;
+use apus_node::Run;
 use apus_progress::Method;
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress};

@@ -20,7 +20,7 @@ use crate::support::judge::Judge;
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_contains, assert_ends};
 use crate::support::stop_when::StopWhen;
-use crate::support::{Place, framed, hash_of, with_genesis};
+use crate::support::{Place, change_file, framed, hash_of, with_genesis};
 
 /// Damage to the files of a directory.
 type Damage = fn(&Path);
@@ -161,10 +161,7 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
             "neither the key nor the first block",
             |dir| {
                 std::fs::remove_file(dir.join("xor.dat")).unwrap();
-                let file = dir.join("blk00000.dat");
-                let mut bytes = std::fs::read(&file).unwrap();
-                bytes[..100].fill(0x33);
-                std::fs::write(file, bytes).unwrap();
+                change_file(&dir.join("blk00000.dat"), |bytes| bytes[..100].fill(0x33));
             },
             &["xor.dat: this file is missing", "`apus sync --from`"],
         ),

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::join::source::{Files, VARIED};
-use crate::support::Place;
 use crate::support::program::{assert_contains, program};
+use crate::support::{Place, change_file};
 
 /// Runs `apus shard` with these arguments. Returns its exit status, standard output and error.
 fn shard(args: &[&str]) -> (Option<i32>, String, String) {
@@ -77,9 +77,7 @@ fn a_result_of_another_job_or_with_damage_is_named() {
     assert_eq!(status, Some(1));
     assert!(err.contains(&format!("{name}.done")) && err.contains("another job"), "{err}");
     std::fs::write(done(&ours), kept).unwrap();
-    let mut bytes = std::fs::read(&ours).unwrap();
-    bytes[20] ^= 1;
-    std::fs::write(&ours, bytes).unwrap();
+    change_file(&ours, |bytes| bytes[20] ^= 1);
     let (status, _, err) = shard(&matching);
     assert_eq!(status, Some(1));
     assert!(err.contains(&name) && err.contains("damaged"), "{err}");
@@ -198,10 +196,7 @@ fn a_block_that_has_changed_is_named_with_its_place() {
     let job = planned(&place);
     let path = place.root().join("blocks");
     shard(&["run", "--job", &job, "--quiet"]);
-    let mut bytes = std::fs::read(&path).unwrap();
-    let at = bytes.len() - 5;
-    bytes[at] ^= 1;
-    std::fs::write(&path, bytes).unwrap();
+    change_file(&path, |bytes| *bytes.iter_mut().nth_back(4).unwrap() ^= 1);
     let datadir = place.root().join("new");
     let finish = ["finish", "--job", &job, "--datadir", datadir.to_str().unwrap()];
     let (status, _, err) = shard(&finish);

@@ -26,7 +26,7 @@ use crate::support::program::{apus, assert_ends, program_on, stderr, stdout};
 use crate::support::snapshot::Snapshot;
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World, small_chain, try_sync_with};
-use crate::support::{Place, hash_of, with_genesis};
+use crate::support::{Place, change_file, hash_of, with_genesis};
 
 /// The passes of a join.
 const JOIN: [Phase; 3] = [Phase::JoinReading, Phase::JoinMatching, Phase::JoinChecking];
@@ -240,12 +240,11 @@ fn assert_from_is_proved_by_a_join(world: &World, from: &Path) {
 fn damaged_undo_data_of_a_source_is_done_without() {
     let world = World::of(small(5));
     let place = world.in_order();
-    let rev = place.network_dir().join("blocks/rev00000.dat");
-    let mut bytes = std::fs::read(&rev).unwrap();
-    // The end of the file is reserved and empty.
-    let len = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-    bytes[len / 2] ^= 1;
-    std::fs::write(&rev, bytes).unwrap();
+    change_file(&place.network_dir().join("blocks/rev00000.dat"), |bytes| {
+        // The end of the file is reserved and empty.
+        let len = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        bytes[len / 2] ^= 1;
+    });
     assert_from_is_proved_by_a_join(&world, &place.datadir());
 }
 

@@ -73,6 +73,13 @@ pub fn hash_of(block: &[u8]) -> Hash {
     apus_hash::sha256d(&block[..80])
 }
 
+/// Changes the bytes of a file.
+pub fn change_file(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).unwrap();
+    change(&mut bytes);
+    std::fs::write(path, bytes).unwrap();
+}
+
 /// A temporary directory for a data directory and the other files of a test.
 pub struct Place {
     root: tempfile::TempDir,

@@ -11,11 +11,11 @@ use apus_sync as sync;
 use apus_testchain::Rng;
 
 use crate::peers::world::Told;
-use crate::support::Place;
 use crate::support::damage::{Kind, damage};
 use crate::support::judge::Judge;
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{MODES, Mode, World, small_chain, try_sync_with};
+use crate::support::{Place, change_file};
 
 /// The blocks that are done at least before the damage: more than one small blk file has.
 const DONE: u64 = 150;
@@ -46,10 +46,9 @@ impl Interrupted {
 
     /// Changes every 16th byte of a file that the SwiftSync has saved.
     fn damage(&self, name: &str) {
-        let path = self.place.swift_dir().join(name);
-        let mut bytes = std::fs::read(&path).unwrap();
-        bytes.iter_mut().step_by(16).for_each(|byte| *byte ^= 1);
-        std::fs::write(path, bytes).unwrap();
+        change_file(&self.place.swift_dir().join(name), |bytes| {
+            bytes.iter_mut().step_by(16).for_each(|byte| *byte ^= 1);
+        });
     }
 
     /// Runs the same command, and returns what the user was told.

@@ -22,12 +22,12 @@ use apus_tools::UtxoHash;
 use apus_wire::{Chain as NetworkName, Network};
 use rustix::process::Signal;
 
-use crate::support::Place;
 use crate::support::judge::Judge;
 use crate::support::killed::{Changes, NEVER, is_killed, killing_after, killing_at};
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{Lines, other_process, program_on, signal};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_sync_with};
+use crate::support::{Place, change_file};
 
 /// The time between two saves: none, so that each run saves after its first block.
 const SAVE_EVERY: Duration = Duration::ZERO;
@@ -177,11 +177,10 @@ fn what_was_saved_serves_the_same_work_and_no_other() {
     };
     let sources = |place: &Place| world.sources(place, Mode::Full, &world.file_order());
     let spoil = |place: &Place| {
-        let file = progress_file(place);
-        let mut bytes = std::fs::read(&file).unwrap();
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
-        std::fs::write(&file, &bytes).unwrap();
+        change_file(&progress_file(place), |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        });
     };
     for mode in MODES {
         let other = if mode == Mode::Full { Mode::AssumeValid } else { Mode::Full };

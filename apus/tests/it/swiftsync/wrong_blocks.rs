@@ -12,7 +12,7 @@ use super::refusals::{
 };
 use crate::support::model::{Hinted, encode};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_reindex_with, try_sync_with};
-use crate::support::{Place, with_genesis};
+use crate::support::{Place, change_file, with_genesis};
 
 const UNBALANCED: Due = Due(Blame::Hints, &["are not those that the blocks spend"]);
 
@@ -278,11 +278,7 @@ fn files_of_our_own_that_are_gone_or_damaged_are_named() {
     drop(index);
     for mode in MODES {
         let options = world.options(&place, mode, &hints);
-        let flip = || {
-            let mut bytes = std::fs::read(&path).unwrap();
-            bytes[at] ^= 1;
-            std::fs::write(&path, bytes).unwrap();
-        };
+        let flip = || change_file(&path, |bytes| bytes[at] ^= 1);
         flip();
         let due = Due(Blame::Disk, &["blk00000.dat", "at byte"]);
         assert_due(&due, try_reindex_with(&options), "a damaged block");

@@ -13,13 +13,13 @@ use super::refusals::{
     Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_right,
     assert_unchanged,
 };
-use crate::support::Place;
 use crate::support::model::{Deeds, encode, encode_undo};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{
     Mode, World, frame_undo, small_chain, try_reindex_with, try_sync_with,
 };
 use crate::support::undo_files::{overwrite_record, overwrite_undo};
+use crate::support::{Place, change_file};
 
 /// A P2PKH coin, whose signatures do not commit to amounts.
 fn is_p2pkh(coin: &Coin) -> bool {
@@ -318,17 +318,12 @@ fn damaged_rev_files_are_corrected() {
             change(&source.join("rev00000.dat"));
         });
     };
-    let rewrite = |path: &Path, change: &dyn Fn(&mut Vec<u8>)| {
-        let mut bytes = std::fs::read(path).unwrap();
-        change(&mut bytes);
-        std::fs::write(path, bytes).unwrap();
-    };
     spoil("an empty rev file", &|rev| std::fs::write(rev, b"").unwrap());
     spoil("half a rev file", &|rev| {
-        rewrite(rev, &|bytes| bytes.truncate(bytes.len() / 2));
+        change_file(rev, |bytes| bytes.truncate(bytes.len() / 2));
     });
     spoil("a flipped bit in a record", &|rev| {
-        rewrite(rev, &|bytes| {
+        change_file(rev, |bytes| {
             let at = bytes.len() * 3 / 4;
             bytes[at] ^= 4;
         });
@@ -339,14 +334,14 @@ fn damaged_rev_files_are_corrected() {
     };
     let third_last: usize = (world.height() - 5..=world.height()).map(record).sum();
     spoil("a bad checksum", &|rev| {
-        rewrite(rev, &|bytes| {
+        change_file(rev, |bytes| {
             let at = bytes.len() - third_last - 1;
             bytes[at] ^= 1;
         });
     });
     let to_last_busy: usize = (1..=120).map(record).sum();
     spoil("the magic of a record", &|rev| {
-        rewrite(rev, &|bytes| bytes[to_last_busy] ^= 1);
+        change_file(rev, |bytes| bytes[to_last_busy] ^= 1);
     });
 }
 
