@@ -1,5 +1,5 @@
-//! Wrong input and a full disk: an error that names the file and the place, an exit status that is
-//! not 0, and no loss of what was committed.
+//! Wrong input: an error that names the file and the place, an exit status that is not 0, and no
+//! loss of what was committed.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -7,7 +7,6 @@ use std::process::Output;
 use apus_wire::Chain;
 
 use crate::support::clock::with_clock;
-use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, program, program_on, stdout};
 use crate::support::{Place, blocks_of, change_file, data, first_table, regtest_chain};
 
@@ -73,23 +72,6 @@ fn a_flipped_byte_in_a_source_refuses_that_block_alone() {
 }
 
 #[test]
-fn a_flipped_byte_in_a_blk_file_stops_a_reindex() {
-    let (place, all) = half_synced(50);
-    place.sync(&[all]);
-    let before = place.muhash();
-    let blk = place.network_dir().join("blocks/blk00000.dat");
-    flip(&blk, 20_000);
-    let output = apus(&place, &["reindex", "--assumevalid=0"]);
-    assert_ends(&output, 1, &["blk00000.dat", "at byte"]);
-    assert_eq!(place.muhash(), before);
-    // Once the file is repaired, the reindex carries on where it stopped.
-    flip(&blk, 20_000);
-    assert_ends(&apus(&place, &["reindex", "--assumevalid=0"]), 0, &[]);
-    assert_eq!(place.muhash(), before);
-    assert!(!place.network_dir().join("chainstate/reindex").exists());
-}
-
-#[test]
 fn a_flipped_byte_in_a_table_is_found_by_its_checksum() {
     let place = Place::new(Chain::Main);
     place.sync(&[data("mainnet-0-14131.dat")]);
@@ -101,26 +83,6 @@ fn a_flipped_byte_in_a_table_is_found_by_its_checksum() {
     // The blocks are undamaged, so a reindex rebuilds the coins.
     assert_ends(&apus(&place, &["reindex"]), 0, &[]);
     assert_eq!(place.stats(apus_tools::UtxoHash::None).txouts, 13_416);
-}
-
-#[test]
-fn a_missing_blk_file_is_named() {
-    let (place, all) = half_synced(50);
-    std::fs::remove_file(place.network_dir().join("blocks/blk00000.dat")).unwrap();
-    let output = sync(&place, &all);
-    assert_ends(&output, 1, &["blk00000.dat"]);
-}
-
-#[test]
-fn a_directory_in_use_is_left_alone() {
-    let (place, all) = half_synced(50);
-    let network = place.network.clone();
-    let disk = apus_disk::Disk::new();
-    let options = apus_store::DataDirOptions::default();
-    let _held =
-        apus_store::DataDir::open(&disk, &place.datadir(), &network, options).expect("ours");
-    let output = sync(&place, &all);
-    assert_ends(&output, 1, &["a lock on this directory"]);
 }
 
 #[test]
@@ -148,25 +110,6 @@ fn blocks_without_their_parents_are_reported() {
     let chain = regtest_chain();
     let output = sync(&place, &place.write("rest", &chain[100..]));
     assert_ends(&output, 3, &["parent", "is neither in the block index nor", "106 more blocks"]);
-}
-
-#[test]
-fn a_full_disk_is_reported_and_what_was_committed_is_kept() {
-    let root = tempfile::tempdir().unwrap();
-    // There is too little room at first, and then enough.
-    let script = "
-        mkdir disk; mount -t tmpfs -o size=40m none disk
-        $apus sync --datadir disk --from $blocks && exit 9
-        mount -o remount,size=120m disk
-        $apus sync --datadir disk --from $blocks
-        $apus txoutset info --datadir disk --hash muhash";
-    let blocks = data("mainnet-0-14131.dat");
-    let Some(output) = run_with_mounts(root.path(), &[("blocks", &blocks)], script) else { return };
-    assert_ends(&output, 0, &["disk/blocks", "disk space is too low", "MiB free"]);
-    assert!(
-        stdout(&output)
-            .contains("859e27f17a6cce9768b75dd0dbd969890157d29a152b0f4a0afa6c67cbcd5975")
-    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use apus_node::Run;
 use apus_node::SyncError;
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress};
-use apus_store::{BlockStatus, DataDir, DataDirOptions, FileInfo, IndexDb, IndexEntry};
+use apus_store::{BlockStatus, FileInfo, IndexDb, IndexEntry};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::{Break, Chain, Spec};
@@ -327,16 +327,6 @@ fn what_core_has_left_half_done_is_done() {
     assert_contains(&place.try_sync(&[]).unwrap_err(), &["`apus reindex --index`"]);
     let summary = reindex_files(&place, &Disk::new()).unwrap();
     assert_whole(&place, &summary, &coins);
-}
-
-#[test]
-fn a_directory_in_use_is_left_alone() {
-    let place = with_branches();
-    let options = DataDirOptions::default();
-    let _held = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
-    let error = reindex_files(&place, &Disk::new()).unwrap_err();
-    assert_contains(&error, &["a lock on this directory"]);
-    assert!(!error.to_string().contains("reindex"), "{error}");
 }
 
 /// Cuts the power at every ninth step from the step `first`.
