@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::atomic::AtomicBool;
 
 use apus_claims::{HintsSummary, convert_hints, create_hints};
 use apus_coins::{Chainstate, Coin};
@@ -14,7 +13,6 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_node::{Options, SyncError};
 use apus_progress::Watch;
-use apus_progress::{Phase, Progress};
 use apus_store::{BlockStatus, DataDir, DataDirOptions};
 use apus_swiftsync::Format;
 use apus_swiftsync::hints::{Numbering, open};
@@ -24,7 +22,6 @@ use apus_wire::{Chain as Network, OutPoint};
 
 use crate::support::chains::{small, small_fork};
 use crate::support::program::{assert_contains, program};
-use crate::support::stop_when::StopWhen;
 use crate::support::{Place, blocks_of, data, with_genesis};
 
 fn try_create(
@@ -349,25 +346,6 @@ fn a_chainstate_that_does_not_fit_the_blocks_is_reported() {
         drop(chainstate);
         let text = refused(&place, None);
         assert!(text.contains(word) && text.contains("apus reindex"), "{text}");
-    }
-}
-
-#[test]
-fn interrupted_nothing_is_written_and_nothing_left() {
-    let place = Place::new(Network::Regtest);
-    place.sync(&[place.write("chain", &with_genesis(small(5)))]);
-    let names = || std::fs::read_dir(place.root()).unwrap().count();
-    let before = names();
-    for phase in [Phase::ReadingCoins, Phase::MakingHints] {
-        let stop = AtomicBool::new(false);
-        let options = Options { dbcache_bytes: 0, ..place.options() };
-        let out = place.root().join("out");
-        let observer = StopWhen(&stop, |progress: &Progress| progress.phase == phase);
-        let summary =
-            create_hints(&options, Some(190), Format::Bip456, &out, Watch::new(&observer, &stop))
-                .unwrap();
-        assert!(summary.interrupted);
-        assert_eq!(names(), before);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests to stop (Ctrl-C): whatever phase a command is in, it ends there, says that it did, and
 //! begins nothing else but to save.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use apus_progress::{Observer, Phase, Progress};
 use apus_store::IndexKind;
 use apus_swiftsync::Format;
 use apus_sync as sync;
-use apus_sync::{Summary, Verify};
+use apus_sync::Summary;
 use apus_tables::{Destination, Export, ExportTable, HistoryAsked};
 use apus_tools as tools;
 use apus_tools::UtxoHash;
@@ -31,7 +31,7 @@ use crate::support::{Place, data};
 use Phase::{
     Connecting, Disconnecting, Exporting, Headers, Indexing, JoinChecking, JoinMatching,
     JoinReading, MakingHints, Merging, ReadingBlocks, ReadingCoins, ReadingFilters,
-    ReadingSnapshot, ReadingUndo, SwiftSync, Verifying, WritingCoins, WritingSnapshot,
+    ReadingSnapshot, ReadingUndo, SwiftSync, WritingCoins, WritingSnapshot,
 };
 
 /// An observer that keeps all reports, and raises the flag at a chosen one: the n-th of a phase.
@@ -75,14 +75,13 @@ fn watch(
 }
 
 /// Phases whose reports come from the threads that do the work, before they do any more.
-const STEP_BY_STEP: [Phase; 8] = [
+const STEP_BY_STEP: [Phase; 7] = [
     ReadingCoins,
     ReadingUndo,
     ReadingBlocks,
     MakingHints,
     WritingSnapshot,
     Disconnecting,
-    Verifying,
     Merging,
 ];
 
@@ -151,9 +150,36 @@ impl Synced {
     }
 
     /// The path of the snapshot.
-    fn write_snapshot(&self) -> std::path::PathBuf {
+    fn write_snapshot(&self) -> PathBuf {
         self.place.write_bytes("utxo.dat", &self.snapshot().to_bytes())
     }
+}
+
+/// A file that a command makes, and the number of entries of its directory without it.
+struct Made {
+    path: PathBuf,
+    beside: usize,
+}
+
+impl Made {
+    fn new(place: &Place, name: &str) -> Self {
+        let path = place.root().join(name);
+        let beside = entries_beside(&path);
+        Self { path, beside }
+    }
+
+    /// Panics unless the file is there exactly if nobody interrupted the command, and nothing else
+    /// is new. Removes it.
+    fn check(&self, interrupted: bool) -> bool {
+        assert_ne!(interrupted, self.path.exists(), "it is there exactly if nobody interrupts");
+        let _ = std::fs::remove_file(&self.path);
+        assert_eq!(entries_beside(&self.path), self.beside, "something else is left");
+        interrupted
+    }
+}
+
+fn entries_beside(path: &Path) -> usize {
+    path.parent().unwrap().read_dir().unwrap().count()
 }
 
 fn is_interrupted(result: Result<Summary, SyncError>) -> bool {
@@ -181,23 +207,26 @@ fn commands_that_make_and_prove_hints() {
     let place = &it.place;
     let options = it.options(&it.place);
     let height = it.world.height();
-    let out = place.root().join("out");
     let snapshot = it.write_snapshot();
     let hints = it.world.write_hints(place, height);
-    let is_absent = |interrupted: bool| {
-        assert_ne!(interrupted, out.exists(), "it is there exactly if nobody interrupts");
-        let _ = std::fs::remove_file(&out);
-        interrupted
-    };
+    let out = Made::new(place, "out");
     for (below, phases) in
         [(0, &[ReadingCoins, MakingHints][..]), (20, &[ReadingCoins, ReadingUndo, MakingHints])]
     {
+        // The cache is small for the hints below the tip alone.
+        let dbcache_bytes = if below > 0 { 0 } else { options.dbcache_bytes };
+        let options = Options { dbcache_bytes, ..options.clone() };
         assert_stops("hints create", phases, |observer, stop| {
             let at = Some(height - below);
             let format = Format::Bip456;
-            let made =
-                apus_claims::create_hints(&options, at, format, &out, Watch::new(observer, stop));
-            is_absent(made.unwrap().interrupted)
+            let made = apus_claims::create_hints(
+                &options,
+                at,
+                format,
+                &out.path,
+                Watch::new(observer, stop),
+            );
+            out.check(made.unwrap().interrupted)
         });
     }
     assert_stops("hints create --snapshot", &[MakingHints], |observer, stop| {
@@ -206,10 +235,10 @@ fn commands_that_make_and_prove_hints() {
             &options,
             &snapshot,
             format,
-            &out,
+            &out.path,
             Watch::new(observer, stop),
         );
-        is_absent(made.unwrap().interrupted)
+        out.check(made.unwrap().interrupted)
     });
     let file = sync::HintsFile::open(&hints).unwrap();
     assert_stops("hints convert", &[MakingHints], |observer, stop| {
@@ -217,14 +246,14 @@ fn commands_that_make_and_prove_hints() {
             &file,
             &options,
             Format::Booster,
-            &out,
+            &out.path,
             Watch::new(observer, stop),
         );
-        is_absent(made.unwrap().interrupted)
+        out.check(made.unwrap().interrupted)
     });
     assert_stops("hints compress", &[MakingHints], |observer, stop| {
-        let made = apus_claims::compress_hints(&file, 1, &out, Watch::new(observer, stop));
-        is_absent(made.unwrap().interrupted)
+        let made = apus_claims::compress_hints(&file, 1, &out.path, Watch::new(observer, stop));
+        out.check(made.unwrap().interrupted)
     });
     assert_stops("prove hints", &[SwiftSync], |observer, stop| {
         is_interrupted(apus_claims::prove(&options, &hints, &[], Watch::new(observer, stop)))
@@ -237,30 +266,26 @@ fn commands_that_make_and_prove_snapshots() {
     let place = &it.place;
     let options = it.options(&it.place);
     let height = it.world.height();
-    let out = place.root().join("out");
     let snapshot = it.write_snapshot();
-    let is_absent = |interrupted: bool| {
-        assert_ne!(interrupted, out.exists(), "it is there exactly if nobody interrupts");
-        let _ = std::fs::remove_file(&out);
-        interrupted
-    };
+    let hints = it.world.write_hints(place, height);
+    let out = Made::new(place, "out");
     for (below, phases) in [(0, &[WritingSnapshot][..]), (20, &[ReadingUndo, WritingSnapshot])] {
         assert_stops("snapshot create", phases, |observer, stop| {
             let at = Some(height - below);
-            let made = apus_claims::create_snapshot(&options, at, &out, Watch::new(observer, stop));
-            is_absent(made.unwrap().interrupted)
+            let made =
+                apus_claims::create_snapshot(&options, at, &out.path, Watch::new(observer, stop));
+            out.check(made.unwrap().interrupted)
         });
     }
-    let hints = it.world.write_hints(place, height);
     let phases = [ReadingBlocks, WritingSnapshot];
     assert_stops("snapshot create --hints", &phases, |observer, stop| {
         let made = apus_claims::create_snapshot_of_hints(
             &options,
             &hints,
-            &out,
+            &out.path,
             Watch::new(observer, stop),
         );
-        is_absent(made.unwrap().interrupted)
+        out.check(made.unwrap().interrupted)
     });
     let mut reversed = it.snapshot();
     reversed.coins.reverse();
@@ -293,35 +318,40 @@ fn loading_a_snapshot() {
                 .unwrap();
         let directory = place.network_dir().join(node::SNAPSHOT_DIRECTORY);
         assert_ne!(loaded.interrupted, directory.exists());
+        let status = tools::status(&options);
+        let is_found = status.is_ok_and(|status| status.snapshot.is_some());
+        assert_eq!(is_found, directory.exists());
         loaded.interrupted
     };
-    assert_stops("in another order", &[Headers, ReadingSnapshot], |observer, stop| {
-        let path = out.with_extension("reversed");
-        std::fs::write(&path, reversed.to_bytes()).unwrap();
-        load(&path, observer, stop)
-    });
+    let in_another_order = out.with_extension("reversed");
+    std::fs::write(&in_another_order, reversed.to_bytes()).unwrap();
+    for path in [&out, &in_another_order] {
+        let name = path.display().to_string();
+        assert_stops(&name, &[Headers, ReadingSnapshot], |observer, stop| {
+            load(path, observer, stop)
+        });
+    }
 }
 
 #[test]
 fn exports() {
     let it = Synced::new();
     let options = it.options(&it.place);
-    let out = it.place.root().join("out.csv");
-    for table in [ExportTable::Coins, ExportTable::Inputs] {
-        assert_stops(&format!("{table:?}"), &[Exporting], |observer, stop| {
-            let forms =
-                tables::Forms { hash: tables::HashForm::Hex, bytes: tables::BytesForm::Hex };
-            let format = tables::Format::Csv;
-            let start_height = None;
-            let stop_height = None;
-            let asked = Export { table, format, forms, start_height, stop_height };
-            let to = Destination::File(&out);
-            let exported =
-                apus_tables::export(&options, &asked, to, Watch::new(observer, stop)).unwrap();
-            assert_ne!(exported.interrupted, out.exists());
-            let _ = std::fs::remove_file(&out);
-            exported.interrupted
-        });
+    let out = Made::new(&it.place, "out");
+    for format in [tables::Format::Parquet, tables::Format::Sqlite, tables::Format::Csv] {
+        for table in [ExportTable::Coins, ExportTable::Inputs] {
+            assert_stops(&format!("{table:?}, {format:?}"), &[Exporting], |observer, stop| {
+                let forms = tables::Forms::default();
+                let start_height = None;
+                let stop_height = None;
+                let asked = Export { table, format, forms, start_height, stop_height };
+                let to = Destination::File(&out.path);
+                let watch = Watch::new(observer, stop);
+                let exported = apus_tables::export(&options, &asked, to, watch).unwrap();
+                assert!(!exported.interrupted || exported.rows == 0);
+                out.check(exported.interrupted)
+            });
+        }
     }
 }
 
@@ -329,7 +359,7 @@ fn exports() {
 fn exports_of_a_history() {
     let it = Synced::new();
     let options = it.options(&it.place);
-    let out = it.place.root().join("history.csv");
+    let out = Made::new(&it.place, "history.csv");
     let index = &[IndexKind::BlockFilterIndex];
     let descriptors = ["raw(51)".to_string()];
     for (has_filters, phases) in [(false, &[Exporting][..]), (true, &[ReadingFilters])] {
@@ -345,24 +375,10 @@ fn exports_of_a_history() {
                 start_height: None,
                 stop_height: None,
             };
-            let to = Destination::File(&out);
+            let to = Destination::File(&out.path);
             let watch = Watch::new(observer, stop);
             let history = apus_tables::export_history(&options, &asked, to, watch).unwrap();
-            assert_ne!(history.exported.interrupted, out.exists());
-            let _ = std::fs::remove_file(&out);
-            history.exported.interrupted
-        });
-    }
-}
-
-#[test]
-fn checks_of_a_directory() {
-    let it = Synced::new();
-    let options = it.options(&it.place);
-    for (level, phases) in [(3, &[Verifying][..]), (4, &[Verifying, Connecting])] {
-        assert_stops(&format!("level {level}"), phases, |observer, stop| {
-            let asked = Verify { level, blocks: 0 };
-            tools::verify(&options, asked, Watch::new(observer, stop)).unwrap().interrupted
+            out.check(history.exported.interrupted)
         });
     }
 }

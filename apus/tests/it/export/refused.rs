@@ -2,12 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::AtomicBool;
 
-use apus::tables::{Format, Forms};
-use apus_progress::Watch;
-use apus_progress::{Phase, Progress};
-use apus_tables::{Destination, Export, ExportTable};
 use apus_tools::UtxoHash;
 use apus_wire::Chain;
 
@@ -15,7 +10,6 @@ use super::{TABLES, blocks, csv, exported, synced, try_export};
 use crate::pruned::pruned;
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, program_on, stderr, stdout};
-use crate::support::stop_when::StopWhen;
 use crate::support::{Place, change_file, data};
 
 const FILES: [&str; 3] = ["t.parquet", "t.sqlite", "t.csv"];
@@ -213,31 +207,6 @@ fn standard_output_takes_csv_and_may_end_early() {
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let output = program_on(&place, &args).stdout(full).output().unwrap();
     assert_ends(&output, 1, &["standard output", "No space left"]);
-}
-
-#[test]
-fn an_interrupted_export_leaves_no_file() {
-    let place = synced(&blocks());
-    for file in FILES {
-        for table in [ExportTable::Coins, ExportTable::Inputs] {
-            let format = [Format::Parquet, Format::Sqlite, Format::Csv]
-                [FILES.iter().position(|name| *name == file).unwrap()];
-            let start_height = None;
-            let stop_height = None;
-            let asked =
-                Export { table, format, forms: Forms::default(), start_height, stop_height };
-            let stop = AtomicBool::new(false);
-            let at_once = |progress: &Progress| progress.phase == Phase::Exporting;
-            let path = place.root().join(file);
-            let observer = StopWhen(&stop, at_once);
-            let to = Destination::File(&path);
-            let ended =
-                apus_tables::export(&place.options(), &asked, to, Watch::new(&observer, &stop));
-            let ended = ended.unwrap();
-            assert!(ended.interrupted && ended.rows == 0);
-            assert_nothing_left(place.root());
-        }
-    }
 }
 
 #[test]

@@ -2,8 +2,7 @@
 //! same as from a directory that stopped at that height, for any number of threads and any memory.
 //! Byte for byte Core's: `bitcoind/snapshot.rs`.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
 
 use apus_claims::SnapshotSummary;
 use apus_coins::put_coin_key;
@@ -11,7 +10,6 @@ use apus_disk::Disk;
 use apus_node::SnapshotInfo;
 use apus_node::{Options, SyncError};
 use apus_progress::Watch;
-use apus_progress::{Phase, Progress};
 use apus_testchain::seal;
 use apus_tools::UtxoHash;
 use apus_wire::{Chain as Network, OutPoint, genesis_block};
@@ -21,7 +19,6 @@ use crate::support::chains::small;
 use crate::support::listed::Listed;
 use crate::support::program::{apus, assert_ends, program, stdout};
 use crate::support::snapshot::{Snapshot, snapshot_info, unspent_at};
-use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World};
 use crate::support::{Place, regtest_chain};
 
@@ -170,29 +167,6 @@ fn what_cannot_be_made_is_refused_and_leaves_nothing() {
     std::fs::remove_file(place.network_dir().join("blocks/rev00000.dat")).unwrap();
     refused(Some(tip - 1), &["rev00000.dat"]);
     try_create(&place.options(), None, &out).unwrap();
-}
-
-#[test]
-fn asked_to_stop_it_leaves_nothing() {
-    let world = World::of(small(5));
-    let place = world.in_order();
-    let out = place.root().join("utxo.dat");
-    for (phase, height) in [(Phase::ReadingUndo, 140), (Phase::WritingSnapshot, world.height())] {
-        let stop = AtomicBool::new(false);
-        let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
-        let options = place.options();
-        let summary =
-            apus_claims::create_snapshot(&options, Some(height), &out, Watch::new(&watch, &stop))
-                .unwrap();
-        assert!(summary.interrupted, "{phase:?}");
-        assert!(!out.exists() && !incomplete(&out).exists(), "{phase:?}");
-    }
-}
-
-fn incomplete(out: &Path) -> PathBuf {
-    let mut name = out.as_os_str().to_os_string();
-    name.push(".incomplete");
-    name.into()
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! at all, and a sync makes one of two again. With bitcoind: `bitcoind/snapshot_state.rs`.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use apus_claims::SnapshotLoaded;
 use apus_disk::Disk;
@@ -11,7 +10,6 @@ use apus_node::{
     Options, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE, SyncError,
 };
 use apus_progress::Watch;
-use apus_progress::{Phase, Progress};
 use apus_sync as sync;
 
 use super::found;
@@ -22,7 +20,6 @@ use crate::support::mounts::run_with_mounts;
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_contains, assert_ends, stdout};
 use crate::support::snapshot::Snapshot;
-use crate::support::stop_when::StopWhen;
 
 fn load_on(
     disk: &Disk,
@@ -128,23 +125,6 @@ fn a_disk_without_room_for_the_tables_is_reported_first() {
     let words = ["the disk is too small", "1 MiB of coins of the snapshot", "MiB are free"];
     assert_ends(&output, 0, &words);
     assert!(stdout(&output).contains("Loaded 299 coins"), "{}", stdout(&output));
-}
-
-#[test]
-fn asked_to_stop_it_leaves_nothing() {
-    let listed = Listed::with_payments();
-    let (_made, out) = listed.with_snapshot();
-    let place = listed.world.place();
-    let blocks = place.write("blocks", &listed.world.blocks);
-    let stop = AtomicBool::new(false);
-    let watch = StopWhen(&stop, |progress: &Progress| progress.phase == Phase::ReadingSnapshot);
-    let sources = std::slice::from_ref(&blocks);
-    let loaded =
-        apus_claims::load_snapshot(&place.options(), &out, sources, Watch::new(&watch, &stop))
-            .unwrap();
-    assert!(loaded.interrupted);
-    assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
-    assert_eq!(found(&place), (0, None));
 }
 
 /// Wherever the power fails, Core finds no second UTXO set or a whole one, and the same command
