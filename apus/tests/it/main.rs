@@ -4,7 +4,6 @@
 mod bad_input;
 mod bip30;
 mod bitcoind;
-mod blocks;
 mod broken_rules;
 mod conf;
 mod crash;
