@@ -1,29 +1,11 @@
-//! The program's use of the machine: time to start, memory, room on the disk.
+//! The program's use of the machine: memory, room on the disk.
 
-use std::path::PathBuf;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
-
-use apus_node as node;
-use apus_progress::Watch;
-use apus_sync as sync;
 use apus_wire::Chain;
 
 use crate::full_disk::wide;
-use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stderr};
 use crate::support::{Place, data, regtest_chain};
-
-/// Bitcoin Core's random generator would spend 100 ms on a seed that no command needs.
-#[test]
-#[cfg_attr(not(target_os = "linux"), ignore = "needs a linker with --wrap")]
-fn the_program_starts_without_the_engines_random_generator() {
-    let place = Place::new(Chain::Regtest);
-    let log = stderr(&apus(&place, &["status", "--debug"]));
-    assert!(log.contains("random_init_replaced") && log.contains("true"), "{log}");
-}
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/meminfo")]
@@ -110,32 +92,4 @@ fn a_disk_without_room_for_a_second_utxo_set_is_reported() {
         0,
         &["chainstate/reindex", "the disk is too small", "MiB of coins", "MiB are free"],
     );
-}
-
-/// With less memory for coins than an empty cache takes, a sync is slow, but it ends.
-#[test]
-fn the_smallest_cache_makes_progress() {
-    let (blocks, _) = branch(&genesis_parent(), "a", 30);
-    for bytes_max in [0, 1 << 20, 4 << 20] {
-        let place = Place::new(Chain::Regtest);
-        let sources = vec![place.write("blocks", &bytes(&blocks))];
-        let summary = ends(&place, sources, move |options| options.dbcache_bytes = bytes_max);
-        assert_eq!(summary.height, 30);
-    }
-}
-
-/// Syncs, and panics if that takes over a minute.
-fn ends(
-    place: &Place,
-    sources: Vec<PathBuf>,
-    change: impl FnOnce(&mut node::Options),
-) -> sync::Summary {
-    let mut options = place.options();
-    change(&mut options);
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let result = sync::sync(&options, &sources, Watch::default());
-        let _ = sender.send(result);
-    });
-    receiver.recv_timeout(Duration::from_secs(60)).expect("it ends").unwrap()
 }
