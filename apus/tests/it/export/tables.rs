@@ -9,7 +9,7 @@ use apus_tools::UtxoHash;
 use apus_wire::Chain;
 
 use super::by_hand::by_hand;
-use super::{TABLES, blocks, csv, exported, synced};
+use super::{TABLES, blocks, csv, synced};
 use crate::support::chains::small;
 use crate::support::{Place, blocks_of, data, with_genesis};
 
@@ -126,24 +126,6 @@ fn blocks_that_were_replaced_are_left_out() {
     let place = synced(&with_genesis(main));
     place.sync(&[place.write("fork", &with_genesis(fork)[161..])]);
     assert_right(&place, &with_genesis(fork));
-}
-
-#[test]
-fn the_directory_is_not_changed() {
-    let place = synced(&blocks());
-    let contents = |directory: &str| {
-        let files = std::fs::read_dir(place.network_dir().join(directory)).unwrap();
-        let files = files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
-        let with_times = files.map(|path| {
-            let modified = path.metadata().unwrap().modified().unwrap();
-            (path.clone(), (std::fs::read(path).unwrap(), modified))
-        });
-        with_times.collect::<BTreeMap<_, _>>()
-    };
-    let directories = [".", "blocks", "blocks/index", "chainstate"];
-    let before = directories.map(contents);
-    TABLES.iter().for_each(|table| drop(exported(&place, table, &format!("{table}.db"), &[])));
-    assert!(before == directories.map(contents));
 }
 
 #[test]
