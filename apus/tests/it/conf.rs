@@ -1,8 +1,7 @@
 //! bitcoin.conf and settings.json: a command uses the directory and the network that bitcoind would
 //! use, reports them, and no setting makes it do more than it was asked for.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 
 use apus_tools::UtxoHash;
@@ -10,6 +9,7 @@ use apus_wire::Chain;
 
 use crate::support::conf_cases::{arguments_of_sync, assert_verdict, for_each_case};
 use crate::support::program::{assert_contains, assert_ends, program, stderr, stdout};
+use crate::support::tree::tree;
 use crate::support::{Place, regtest_chain};
 
 /// A home directory with a bitcoin.conf in `.bitcoin`, and a file with the regtest chain.
@@ -57,24 +57,6 @@ impl Home {
     fn sync(&self, args: &[&str]) -> Output {
         let from = self.blocks.to_str().unwrap();
         self.run(&[&["sync", "--assumevalid=0", "--from", from], args].concat())
-    }
-
-    /// Everything in the place by name, with its length.
-    fn listing(&self) -> BTreeMap<PathBuf, u64> {
-        let mut all = BTreeMap::new();
-        list(self.place.root(), &mut all);
-        all
-    }
-}
-
-fn list(dir: &Path, all: &mut BTreeMap<PathBuf, u64>) {
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let entry = entry.unwrap();
-        let metadata = entry.metadata().unwrap();
-        all.insert(entry.path(), if metadata.is_dir() { 0 } else { metadata.len() });
-        if metadata.is_dir() {
-            list(&entry.path(), all);
-        }
     }
 }
 
@@ -147,10 +129,10 @@ fn settings_that_bitcoind_refuses_are_refused_at_the_start() {
         ("\nminimumchainwork=zz\n", 2, "hex digits"),
     ] {
         home.set_conf(text);
-        let before = home.listing();
+        let before = tree(home.place.root());
         let output = home.run(&["sync", "--from", home.blocks.to_str().unwrap()]);
         assert_refused(&output, &[&at(line), words]);
-        assert_eq!(home.listing(), before, "{text}");
+        assert!(tree(home.place.root()) == before, "{text}");
     }
     home.set_conf("datadir=ROOT/second\nregtest=1\n");
     let other = home.path("second/bitcoin.conf");
@@ -173,7 +155,7 @@ fn settings_files_are_taken_warned_of_or_refused_as_by_core() {
 fn a_file_that_is_named_must_be_readable() {
     let home = Home::new("regtest=1\n");
     let none = home.path("none.conf");
-    let before = home.listing();
+    let before = tree(home.place.root());
     let refused = home.sync(&["--conf", none.to_str().unwrap()]);
     assert_refused(&refused, &["none.conf", "cannot be read"]);
     assert_refused(&home.sync(&["--conf=/"]), &["/ cannot be read", "directory"]);
@@ -181,7 +163,7 @@ fn a_file_that_is_named_must_be_readable() {
     assert_refused(&home.sync(&["--conf", home.blocks.to_str().unwrap()]), &["chain:"]);
     assert_refused(&home.sync(&["--settings=none.json"]), &["none.json", "cannot be read"]);
     assert_refused(&home.sync(&["-includeconf=x"]), &["includeconf"]);
-    assert_eq!(home.listing(), before);
+    assert!(tree(home.place.root()) == before);
     // Damaged settings are refused too, unless `-nosettings` says to ignore them.
     home.make_dir("home/.bitcoin/regtest");
     std::fs::write(home.path("home/.bitcoin/regtest/settings.json"), "{\"dbcache\": 4").unwrap();

@@ -1,9 +1,6 @@
 //! A directory that another program has open: every command says so before it writes anything, and
 //! names the program.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
 use apus_disk::Disk;
 use apus_wire::Chain;
 
@@ -12,25 +9,7 @@ use crate::support::commands::{self, Does};
 use crate::support::ports::free_port;
 use crate::support::program::{apus, assert_ends, program_on, stderr};
 use crate::support::swift::{World, small_chain};
-
-/// Everything in a directory, by name, with its bytes. The files of locks are empty, and are not
-/// opened: to close one releases the locks that this process has on it.
-fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut all = BTreeMap::new();
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() || path.ends_with(".lock") {
-            if path.is_dir() {
-                all.extend(tree(&path));
-            }
-            all.insert(path, Vec::new());
-        } else {
-            let bytes = std::fs::read(&path).unwrap();
-            all.insert(path, bytes);
-        }
-    }
-    all
-}
+use crate::support::tree::tree;
 
 /// What a run has beside its directory: files with blocks and a snapshot, and a free port.
 struct Given {

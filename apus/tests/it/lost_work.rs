@@ -1,9 +1,8 @@
 //! Finished work is not lost: with missing disks, with a chainstate in odd places, and with
 //! commands that only read.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
@@ -24,6 +23,7 @@ use crate::support::judge::Judge;
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_contains, assert_ends, program_on, stderr, stdout};
 use crate::support::stop_when::StopWhen;
+use crate::support::tree::tree;
 use crate::support::{Place, regtest_chain};
 
 /// A directory with the regtest chain up to `height`.
@@ -31,22 +31,6 @@ fn synced(height: usize) -> Place {
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("blocks", &regtest_chain()[..=height])]);
     place
-}
-
-/// All files below `root` with their content, and all directories.
-fn snapshot(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
-    let mut all = BTreeMap::new();
-    let mut open = vec![root.to_path_buf()];
-    while let Some(path) = open.pop() {
-        if path.is_dir() {
-            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-            all.insert(path, None);
-        } else {
-            let content = std::fs::read(&path).unwrap();
-            all.insert(path, Some(content));
-        }
-    }
-    all
 }
 
 #[test]
@@ -61,7 +45,7 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
         if mount_point {
             std::fs::create_dir(&blocks).unwrap();
         }
-        let before = snapshot(place.root());
+        let before = tree(place.root());
         for args in [
             &["txoutset", "info"][..],
             &["status"],
@@ -73,7 +57,7 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
         ] {
             let output = apus(&place, args);
             assert_ends(&output, 1, &["is their disk mounted", "/blocks"]);
-            assert_eq!(snapshot(place.root()), before, "{args:?} made something");
+            assert_eq!(tree(place.root()), before, "{args:?} made something");
         }
     }
     std::fs::remove_dir(&blocks).unwrap();
@@ -90,14 +74,14 @@ fn a_lower_set_replaces_a_higher_one_only_on_request() {
     let blocks = place.network_dir().join("blocks");
     std::fs::remove_dir_all(&blocks).unwrap();
     copy_dir(&lower.network_dir().join("blocks"), &blocks).unwrap();
-    let before = snapshot(&place.network_dir().join("chainstate"));
+    let before = tree(&place.network_dir().join("chainstate"));
     let error = place.try_reindex().unwrap_err();
     assert!(matches!(error, SyncError::WouldShrink(_)), "{error}");
     assert_contains(&error, &["ends at height 100", "`apus reindex --index`", "UTXO set was kept"]);
     let error = sync::reindex_files(&place.options(), Watch::default()).unwrap_err();
     let words = ["reach height 100", "mounted", "--allow-shrink", "UTXO set was kept"];
     assert_contains(&error, &words);
-    assert_eq!(snapshot(&place.network_dir().join("chainstate")), before);
+    assert_eq!(tree(&place.network_dir().join("chainstate")), before);
     let mut options = place.options();
     options.allow_shrink = true;
     let reindex = |options| sync::reindex(options, Watch::default());
@@ -118,7 +102,7 @@ fn a_rebuild_that_ends_lower_is_not_swapped_in() {
     // The index knows the last blocks, but marks one of them as invalid.
     mark_invalid(&place, 150);
     let present = || {
-        let mut files = snapshot(&place.network_dir().join("chainstate"));
+        let mut files = tree(&place.network_dir().join("chainstate"));
         files.retain(|path, _| !path.to_string_lossy().contains("chainstate/reindex"));
         files
     };
@@ -206,7 +190,7 @@ fn commands_that_read_write_nothing_and_read_together() {
         }
     };
     let state = || {
-        let all = snapshot(&place.datadir());
+        let all = tree(&place.datadir());
         let files = all.keys().filter(|path| path.is_file());
         let times = files.map(|path| path.metadata().unwrap().modified().unwrap());
         (times.collect::<Vec<_>>(), all)
@@ -324,11 +308,11 @@ fn blocks_in_another_directory() {
     assert_eq!(stats(&options).unwrap().height, 206);
     sync::reindex(&options, Watch::default()).unwrap();
     // Without the option, commands are refused by naming it, and write no stray files.
-    let before = snapshot(&place.datadir());
+    let before = tree(&place.datadir());
     for error in [place.try_sync(&[]).unwrap_err(), stats(&place.options()).unwrap_err()] {
         assert!(error.to_string().contains("--blocksdir"), "{error}");
     }
-    assert_eq!(snapshot(&place.datadir()), before);
+    assert_eq!(tree(&place.datadir()), before);
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! `apus verify`: it finds damage of every kind, and writes nothing.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_node::SwiftSyncOptions;
@@ -22,6 +20,7 @@ use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{World, small_chain};
+use crate::support::tree::tree;
 use crate::support::{Place, first_table, with_genesis};
 
 pub fn world() -> World {
@@ -34,20 +33,6 @@ fn verify(place: &Place, level: u8, blocks: u32) -> Verified {
 
 fn verify_with(options: &Options, level: u8, blocks: u32) -> Verified {
     tools::verify(options, Verify { level, blocks }, Watch::default()).unwrap()
-}
-
-/// Every file of the data directory, with its bytes.
-fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut all = BTreeMap::new();
-    for entry in dir.read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            all.extend(content(&path))
-        } else {
-            drop(all.insert(path.clone(), std::fs::read(&path).unwrap()))
-        }
-    }
-    all
 }
 
 /// The level that finds damage of a kind.
@@ -64,7 +49,7 @@ fn a_sound_directory_passes_every_level_and_nothing_is_written() {
     let world = world();
     let place = world.in_order();
     place.shrink();
-    let before = content(&place.datadir());
+    let before = tree(&place.datadir());
     for level in 0..=4 {
         for (blocks, from) in [(6, world.height() - 5), (1, world.height()), (0, 1), (5000, 1)] {
             let found = verify(&place, level, blocks);
@@ -76,7 +61,7 @@ fn a_sound_directory_passes_every_level_and_nothing_is_written() {
             assert_eq!(found.counts.scripts > 0, level == 4 && blocks != 1, "{found:?}");
         }
     }
-    assert!(content(&place.datadir()) == before, "something was written");
+    assert!(tree(&place.datadir()) == before, "something was written");
     // Nothing but the genesis block.
     let empty = world.place();
     empty.sync_blocks("genesis", &world.blocks[..1]);
@@ -190,7 +175,7 @@ fn pruned_directories_and_those_of_swiftsync_are_verified() {
     sync_with(&swift, &hinted, &world.blocks);
     let pruned = world.place();
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);
-    let before = content(&pruned.datadir());
+    let before = tree(&pruned.datadir());
     let status = tools::status(&pruned.options()).unwrap();
     for (place, from, undo_from, why) in [
         (&swift, 1, world.height() - 287, Incomplete::NoUndo),
@@ -204,7 +189,7 @@ fn pruned_directories_and_those_of_swiftsync_are_verified() {
         let enough = verify(place, 4, 288);
         assert!(enough.is_sound() && enough.is_complete(), "{enough:?}");
     }
-    assert!(content(&pruned.datadir()) == before, "something was written");
+    assert!(tree(&pruned.datadir()) == before, "something was written");
     // No rebuild can repair what lacks its blocks.
     damage(&pruned, &world, Kind::Removed, world.height() - 4, &mut Rng::new(15, 0));
     let found = verify(&pruned, 3, 0);

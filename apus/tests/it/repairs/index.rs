@@ -1,6 +1,5 @@
 //! The block index rebuilt from the block files.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -20,6 +19,7 @@ use crate::support::judge::Judge;
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_contains, assert_ends};
 use crate::support::stop_when::StopWhen;
+use crate::support::tree::tree;
 use crate::support::{Place, change_file, framed, hash_of, with_genesis};
 
 /// Damage to the files of a directory.
@@ -59,23 +59,6 @@ fn comparable(place: &Place) -> (Vec<IndexEntry>, Vec<FileInfo>) {
     });
     let files = index.files.into_iter().map(|info| FileInfo { undo_size: 0, ..info });
     (entries.collect(), files.collect())
-}
-
-/// Names and content of all files below a directory.
-fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut dirs = vec![dir.to_path_buf()];
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(&dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                dirs.push(path)
-            } else {
-                drop(found.insert(path.clone(), std::fs::read(&path).unwrap()))
-            }
-        }
-    }
-    found
 }
 
 /// Panics unless the engine opens the directory and reads every block and its undo data.
@@ -138,16 +121,13 @@ fn a_lost_or_damaged_index_comes_back() {
 }
 
 fn remove(dir: &Path, extension: &str) {
-    for path in content(dir).into_keys().filter(|p| p.extension().is_some_and(|e| e == extension)) {
+    for path in tree(dir).into_keys().filter(|p| p.extension().is_some_and(|e| e == extension)) {
         std::fs::remove_file(path).unwrap();
     }
 }
 
 fn change_all(dir: &Path, change: impl Fn(&mut Vec<u8>)) {
-    for (path, mut bytes) in content(dir) {
-        change(&mut bytes);
-        std::fs::write(path, bytes).unwrap();
-    }
+    tree(dir).keys().filter(|path| path.is_file()).for_each(|path| change_file(path, &change));
 }
 
 #[test]
@@ -179,10 +159,10 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
     for (kind, damage, words) in kinds {
         let place = place.copy();
         damage(&blocks(&place, ""));
-        let before = content(&place.datadir());
+        let before = tree(&place.datadir());
         let error = reindex_files(&place, &Disk::new()).expect_err(kind);
         assert_contains(&error, words);
-        assert!(content(&place.datadir()) == before, "{kind}: something was changed");
+        assert!(tree(&place.datadir()) == before, "{kind}: something was changed");
     }
     let nowhere = Place::new(Network::Regtest);
     assert_contains(&reindex_files(&nowhere, &Disk::new()).unwrap_err(), &["`apus sync`"]);
@@ -293,12 +273,12 @@ fn interrupted_it_changes_nothing_or_carries_on() {
     let chain = Chain::new(Spec { empty_blocks_after: 300, ..Spec::small(5) });
     let synced = place.sync(&[place.write("main", &with_genesis(&chain))]);
     let coins = place.muhash();
-    let before = content(&place.datadir());
+    let before = tree(&place.datadir());
     let stop = AtomicBool::new(false);
     let observer = StopWhen(&stop, |progress: &Progress| progress.phase == Phase::Headers);
     let early = sync::reindex_files(&place.options(), Watch::new(&observer, &stop));
     assert_contains(&early.unwrap_err(), &["interrupted", "nothing was changed"]);
-    assert!(content(&place.datadir()) == before, "something was changed");
+    assert!(tree(&place.datadir()) == before, "something was changed");
 
     let stop = AtomicBool::new(false);
     let observer = StopWhen(&stop, |progress: &Progress| {

@@ -26,6 +26,7 @@ use crate::support::program::{apus, assert_ends, program_on, stderr, stdout};
 use crate::support::snapshot::Snapshot;
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World, small_chain, try_sync_with};
+use crate::support::tree::tree;
 use crate::support::{Place, change_file, hash_of, with_genesis};
 
 /// The passes of a join.
@@ -99,20 +100,6 @@ fn assert_empty(directory: &Path) {
     assert!(names.is_empty(), "left: {names:?}");
 }
 
-/// All files below a directory, with their lengths.
-fn listing(directory: &Path) -> Vec<(PathBuf, u64)> {
-    let mut all = Vec::new();
-    for entry in directory.read_dir().unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() {
-            all.extend(listing(&entry.path()))
-        } else {
-            all.push((entry.path(), entry.metadata().unwrap().len()))
-        }
-    }
-    all.sort();
-    all
-}
-
 /// Notes the phases that a proof goes through, and the lines for the user.
 #[derive(Default)]
 struct Watcher {
@@ -184,7 +171,7 @@ fn a_directory_with_undo_data_of_the_last_blocks_is_proved() {
     let in_order = world.in_order();
     let place = world.swift(Mode::AssumeValid, world.height());
     std::fs::create_dir(place.root().join("tmp")).unwrap();
-    let before = listing(&place.datadir());
+    let before = tree(&place.datadir());
     let options = full_options(&place);
     let once = options_of(&in_order, Mode::Full);
     let stop = AtomicBool::new(false);
@@ -203,7 +190,7 @@ fn a_directory_with_undo_data_of_the_last_blocks_is_proved() {
         assert_same(&joined, &at_once);
         assert_empty(&place.root().join("tmp"));
     }
-    assert_eq!(listing(&place.datadir()), before);
+    assert!(tree(&place.datadir()) == before);
     // Its only rev file is next to all blocks, and has no undo data of the lower ones. The thread
     // that is first to miss one names it.
     assert_from_is_proved_by_a_join(&world, &place.datadir());

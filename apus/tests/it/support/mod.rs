@@ -23,6 +23,7 @@ pub mod sharding;
 pub mod snapshot;
 pub mod stop_when;
 pub mod swift;
+pub mod tree;
 pub mod undo_files;
 pub mod waiting;
 

@@ -73,21 +73,11 @@ pub type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Returns the files below `root`, but those that each command may write: locks and logs.
 pub fn tree(root: &Path) -> Tree {
-    let mut files = Tree::new();
-    let mut open = vec![root.to_path_buf()];
-    while let Some(directory) = open.pop() {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if path.is_dir() {
-                open.push(path);
-            } else if !["LOCK", ".lock", "LOG", "debug.log"].contains(&name.as_str()) {
-                let content = std::fs::read(&path).unwrap();
-                files.insert(path.strip_prefix(root).unwrap().to_path_buf(), content);
-            }
-        }
-    }
-    files
+    const OWN: [&str; 4] = ["LOCK", ".lock", "LOG", "debug.log"];
+    let all = crate::support::tree::tree(root).into_iter();
+    let files =
+        all.filter_map(|(path, bytes)| Some((path.strip_prefix(root).ok()?.into(), bytes?)));
+    files.filter(|(path, _): &(PathBuf, _)| !OWN.iter().any(|name| path.ends_with(name))).collect()
 }
 
 /// What a program can use of a directory.
