@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use apus_disk::{Call, Disk};
 use apus_node::Run;
-use apus_node::{JoinOptions, SwiftSyncOptions};
 use apus_node::{Options, SyncError};
 use apus_progress::Method;
 use apus_progress::Watch;
@@ -157,15 +156,7 @@ fn joins_and_swiftsyncs() {
     base.shrink();
     let source = base.write("all", &world.blocks);
     let join = |place: &Place, disk: &Disk| {
-        let method = Method::Join;
-        let join_depth = 0;
-        let save_every = Duration::ZERO;
-        let options = Options {
-            method: Some(method),
-            save_every,
-            join: JoinOptions { depth: join_depth, ..Default::default() },
-            ..place.options()
-        };
+        let options = Options { save_every: Duration::ZERO, ..place.join() };
         let sources = std::slice::from_ref(&source);
         sync::sync_on(&Run::on(disk, &options), sources, Watch::default()).map(|_| ())
     };
@@ -289,15 +280,10 @@ fn a_slow_disk_is_waited_for_until_a_request_to_stop() {
     let hints = world.write_hints(&base, world.height());
     for method in Method::ALL {
         let run = |place: &Place, disk: &Disk, slow: &Slow| {
-            let of_mode = world.options(place, Mode::AssumeValid, &hints);
-            let hints = Some(hints.clone()).filter(|_| method == Method::SwiftSync);
-            let options = Options {
-                method: Some(method),
-                swiftsync: SwiftSyncOptions { hints, ..of_mode.swiftsync.clone() },
-                join: JoinOptions { depth: 0, ..of_mode.join.clone() },
-                ..of_mode
-            };
-            let options = Options { dbcache_bytes: 64 << 10, ..options };
+            let mut options = world.options(place, Mode::AssumeValid, &hints).with_join_depth(0);
+            options.method = Some(method);
+            options.dbcache_bytes = 64 << 10;
+            options.swiftsync.hints.take_if(|_| method != Method::SwiftSync);
             sync::sync_on(
                 &Run::on(disk, &options),
                 std::slice::from_ref(&source),

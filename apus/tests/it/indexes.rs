@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use apus_disk::{Call, Disk};
-use apus_node::{AssumeValid, Options, Prune, SwiftSyncOptions};
+use apus_node::{Options, Prune};
 use apus_progress::Method;
 use apus_progress::{Phase, Progress, Watch};
 use apus_store::IndexKind;
@@ -317,16 +317,7 @@ fn what_cannot_be_indexed_is_refused() {
     ] {
         assert_ends(&apus(&pruned, &["index", name]), 1, &[words]);
     }
-    let swift = world.place();
-    let hints = Some(world.write_hints(&swift, world.height()));
-    let options_of = options(&swift, None);
-    let hinted = Options {
-        method: Some(Method::SwiftSync),
-        assumevalid: AssumeValid::Block(world.tip()),
-        swiftsync: SwiftSyncOptions { hints, ..options_of.swiftsync.clone() },
-        ..options_of
-    };
-    sync_with(&swift, &hinted, &world.blocks);
+    let swift = world.swift(Mode::AssumeValid, world.height());
     let words = ["the undo data of the block", "(coinstatsindex)", "`apus reindex` writes"];
     assert_ends(&apus(&swift, &["index", "coinstatsindex"]), 1, &words);
     assert_ends(&apus(&swift, &["index", "txindex", "txospenderindex"]), 0, &[]);

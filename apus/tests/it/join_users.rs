@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::JoinOptions;
 use apus_node::{Options, SyncError};
 use apus_progress::Method;
 use apus_progress::Watch;
@@ -19,12 +18,9 @@ use crate::support::{Place, data};
 
 /// Options for a join of the whole chain, with its temporary files in `spill`.
 fn options(place: &Place, spill: Option<&Path>) -> Options {
-    let spill_dir = spill.map(Path::to_path_buf);
-    Options {
-        method: Some(Method::Join),
-        join: JoinOptions { depth: 0, spill_dir },
-        ..place.options()
-    }
+    let mut options = place.join();
+    options.join.spill_dir = spill.map(Path::to_path_buf);
+    options
 }
 
 /// Runs a sync that is stopped when it comes to `phase`.

@@ -6,9 +6,7 @@ use std::process::Output;
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
-use apus_node as node;
 use apus_node::Run;
-use apus_node::SwiftSyncOptions;
 use apus_node::{Options, Prune};
 use apus_progress::Method;
 use apus_progress::Watch;
@@ -27,6 +25,7 @@ use crate::support::program::{assert_contains, assert_ends, program, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{World, small_chain};
 use crate::support::{Place, blocks, regtest_chain};
+use crate::swiftsync::pruned::swift_options;
 
 /// The regtest chain, with the entries of blocks below height 100 as if they were pruned.
 pub fn pruned() -> Place {
@@ -252,17 +251,7 @@ fn a_join_makes_room_for_pruning() {
 fn swiftsync_prunes_once_it_has_ended() {
     let world = world();
     let place = world.place();
-    let hints = world.write_hints(&place, world.height());
-    let target = Options {
-        method: Some(Method::SwiftSync),
-        assumevalid: node::AssumeValid::Block(world.tip()),
-        swiftsync: SwiftSyncOptions {
-            hints: Some(hints),
-            ..options(&place, Some(Prune::Target(SPARE))).swiftsync
-        },
-        ..options(&place, Some(Prune::Target(SPARE)))
-    };
-    let summary = sync_with(&place, &target, &world.blocks);
+    let summary = sync_with(&place, &swift_options(&world, &place, SPARE), &world.blocks);
     assert_eq!(summary.best_block, world.tip());
     assert!(assert_holds_together(&place) > 200);
     // Hints for a greater height would need the blocks again.
@@ -270,13 +259,8 @@ fn swiftsync_prunes_once_it_has_ended() {
     let lower = world.place();
     let stop = Options { stop_at_height: Some(600), ..options(&lower, Some(Prune::Target(SPARE))) };
     sync_with(&lower, &stop, &world.blocks);
-    let hints = world.write_hints(&lower, world.height());
-    let target = Options {
-        datadir: lower.datadir(),
-        swiftsync: SwiftSyncOptions { hints: Some(hints), ..target.swiftsync.clone() },
-        ..target
-    };
     let source = lower.write("again", &world.blocks);
+    let target = swift_options(&world, &lower, SPARE);
     let error = sync::sync(&target, &[source], Watch::default()).unwrap_err();
     assert!(error.to_string().contains("leave out --hints"), "{error}");
     assert!(all > 0);

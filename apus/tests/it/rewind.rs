@@ -1,9 +1,7 @@
 //! `apus rewind`: the UTXO set at a lower height, and up again.
 
 use apus_disk::Disk;
-use apus_node::SwiftSyncOptions;
-use apus_node::{AssumeValid, Options, Prune, SyncError};
-use apus_progress::Method;
+use apus_node::{Options, Prune, SyncError};
 use apus_progress::Watch;
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -14,7 +12,7 @@ use crate::support::Place;
 use crate::support::judge::Judge;
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_ends};
-use crate::support::swift::{World, small_chain};
+use crate::support::swift::{Mode, World, small_chain};
 
 fn world() -> World {
     World::of(&small_chain(43, 60, 20_000))
@@ -65,17 +63,7 @@ fn what_cannot_be_undone_is_refused_before_anything_changes() {
     assert_ends(&apus(&none, &["rewind", "--height=5"]), 1, &["there is no such directory"]);
     // SwiftSync leaves undo data of the last 288 blocks alone; pruning the last 288 blocks.
     let world = long_world();
-    let swift = world.place();
-    let hints = Some(world.write_hints(&swift, world.height()));
-    let assumevalid = AssumeValid::Block(world.tip());
-    let options_of = options(&swift, None);
-    let hinted = Options {
-        method: Some(Method::SwiftSync),
-        assumevalid,
-        swiftsync: SwiftSyncOptions { hints, ..options_of.swiftsync.clone() },
-        ..options_of
-    };
-    sync_with(&swift, &hinted, &world.blocks);
+    let swift = world.swift(Mode::AssumeValid, world.height());
     let pruned = world.place();
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);
     let words = ["its undo data is not stored; `apus reindex` writes it", "the block is pruned"];

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus_node::{JoinOptions, ScriptOptions, SwiftSyncOptions};
+use apus_node::ScriptOptions;
 use apus_node::{Options, ScriptEngine};
 use apus_progress::Method;
 use apus_progress::Watch;
@@ -33,16 +33,12 @@ fn with(engine: ScriptEngine, options: Options) -> Options {
 /// Options for a join or a SwiftSync to the tip by the fast engine, with progress saved all the
 /// time.
 fn fast_and_saved_often(world: &World, place: &Place, method: Method) -> Options {
-    let hints = (method == Method::SwiftSync).then(|| world.write_hints(place, world.height()));
-    Options {
-        method: Some(method),
-        save_every: Duration::from_millis(2),
-        swiftsync: SwiftSyncOptions {
-            hints,
-            ..with(ScriptEngine::Fast, place.options()).swiftsync
-        },
-        join: JoinOptions { depth: 0, ..with(ScriptEngine::Fast, place.options()).join },
-        ..with(ScriptEngine::Fast, place.options())
+    let mut options = with(ScriptEngine::Fast, place.join());
+    options.method = Some(method);
+    options.save_every = Duration::from_millis(2);
+    match method {
+        Method::SwiftSync => options.with_hints(world.write_hints(place, world.height())),
+        _ => options,
     }
 }
 
@@ -67,14 +63,7 @@ fn each_engine_comes_to_the_same_in_each_way() {
     for engine in ENGINES {
         for method in Method::ALL {
             let place = world.place();
-            let mut options = with(
-                engine,
-                Options {
-                    method: Some(method),
-                    join: JoinOptions { depth: 0, ..Default::default() },
-                    ..place.options()
-                },
-            );
+            let mut options = with(engine, Options { method: Some(method), ..place.join() });
             let sources = world.sources(&place, Mode::Full, &world.file_order());
             if method == Method::SwiftSync {
                 options.swiftsync.hints = Some(world.write_hints(&place, world.height()));

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use apus_node::SwiftSyncOptions;
-use apus_node::{AssumeValid, Options, Prune};
-use apus_progress::Method;
+use apus_node::{Options, Prune};
 use apus_progress::Phase;
 use apus_progress::Watch;
 use apus_store::IndexKind;
@@ -19,7 +17,7 @@ use crate::support::damage::{KINDS, Kind, damage};
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::stop_when::StopWhen;
-use crate::support::swift::{World, small_chain};
+use crate::support::swift::{Mode, World, small_chain};
 use crate::support::tree::tree;
 use crate::support::{Place, first_table, with_genesis};
 
@@ -162,17 +160,7 @@ fn level_3_stays_in_the_cache_and_says_how_far_it_came() {
 #[test]
 fn pruned_directories_and_those_of_swiftsync_are_verified() {
     let world = long_world();
-    let swift = world.place();
-    let hints = Some(world.write_hints(&swift, world.height()));
-    let assumevalid = AssumeValid::Block(world.tip());
-    let of_swift = options(&swift, None);
-    let hinted = Options {
-        method: Some(Method::SwiftSync),
-        assumevalid,
-        swiftsync: SwiftSyncOptions { hints, ..of_swift.swiftsync.clone() },
-        ..of_swift
-    };
-    sync_with(&swift, &hinted, &world.blocks);
+    let swift = world.swift(Mode::AssumeValid, world.height());
     let pruned = world.place();
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);
     let before = tree(&pruned.datadir());

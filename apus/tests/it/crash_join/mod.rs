@@ -17,10 +17,8 @@ use std::time::{Duration, SystemTime};
 use apus_coins::Chainstate;
 use apus_disk::{Disk, PowerCut};
 use apus_hash::Hash;
-use apus_node::JoinOptions;
 use apus_node::Run;
 use apus_node::{Options, REBUILD_MARK, SyncError};
-use apus_progress::Method;
 use apus_progress::Watch;
 use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
@@ -113,13 +111,7 @@ impl Test {
     }
 
     fn options(&self, place: &Place) -> Options {
-        Options {
-            method: Some(Method::Join),
-            dbcache_bytes: 1 << 20,
-            save_every: Duration::MAX,
-            join: JoinOptions { depth: 0, ..Default::default() },
-            ..place.options()
-        }
+        Options { dbcache_bytes: 1 << 20, save_every: Duration::MAX, ..place.join() }
     }
 
     /// Syncs, or reindexes.
@@ -358,12 +350,7 @@ fn program(place: &Place, source: &Path) -> Command {
 
 /// The options of [`program`].
 fn options_of_program(datadir: PathBuf, place: &Place) -> Options {
-    Options {
-        datadir,
-        method: Some(Method::Join),
-        join: JoinOptions { depth: 0, ..Default::default() },
-        ..place.options()
-    }
+    Options { datadir, ..place.join() }
 }
 
 /// The environment variable that gives [`killed_child`] its task: data directory, source, and the

@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use apus_node::{AssumeValid, Options, Prune, SwiftSyncOptions};
-use apus_progress::Method;
+use apus_node::{Options, Prune};
 use apus_store::IndexKind;
 use apus_tables::HISTORY;
 use bitcoin::consensus::deserialize;
@@ -16,7 +15,7 @@ use crate::pruned::{SPARE, options, sync_with, world};
 use crate::support::chains::small_fork;
 use crate::support::indexes::try_index;
 use crate::support::program::{apus, assert_ends, stderr};
-use crate::support::swift::World;
+use crate::support::swift::{Mode, World};
 use crate::support::{Place, with_genesis};
 
 /// The extended key of Core's tests.
@@ -187,19 +186,10 @@ fn data_outputs_are_found_without_filters() {
 /// A SwiftSync leaves undo data out.
 #[test]
 fn spends_are_found_without_undo_data() {
-    let blocks = blocks();
     let world = World::of(crate::support::chains::small(5));
-    let place = world.place();
-    let hints = Some(world.write_hints(&place, world.height()));
-    let swift = Options {
-        method: Some(Method::SwiftSync),
-        assumevalid: AssumeValid::Block(world.tip()),
-        swiftsync: SwiftSyncOptions { hints, ..SwiftSyncOptions::default() },
-        ..place.options()
-    };
-    sync_with(&place, &swift, &blocks);
-    let scripts = some_scripts(&blocks);
-    let expected = by_hand(&blocks, &scripts);
+    let place = world.swift(Mode::AssumeValid, world.height());
+    let scripts = some_scripts(&world.blocks);
+    let expected = by_hand(&world.blocks, &scripts);
     assert_eq!(history(&place, &raw(&scripts), &[]).rows, expected);
     let above = history(&place, &raw(&scripts), &["--start-height=190"]);
     assert!(expected.ends_with(&above.rows) && above.rows.len() > 1);

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use apus_node as node;
-use apus_node::JoinOptions;
 use apus_node::{Options, SyncError};
 use apus_progress::Watch;
 use apus_store::{BlockStatus, FlatFilePos};
@@ -195,10 +194,7 @@ fn the_last_blocks_are_connected_in_order() {
     let expected = VARIED.in_order(Files::InOrder, Assumed::Nothing);
     for join_depth in [1, 60, 233, 1000] {
         let place = Place::new(Network::Regtest);
-        let options = Options {
-            join: JoinOptions { depth: join_depth, ..place.join().join },
-            ..place.join()
-        };
+        let options = place.join().with_join_depth(join_depth);
         let sources = [VARIED.write(&place, Files::Shuffled)];
         let outcome = Outcome::of_sync(&place, &options, &sources);
         outcome.assert_same(&expected, &format!("depth {join_depth}"));

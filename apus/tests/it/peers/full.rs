@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use apus_disk::{Call, Disk};
 use apus_net::PeerOptions;
 use apus_node::Run;
-use apus_node::{ErrorKind, Options, SwiftSyncOptions};
+use apus_node::{ErrorKind, Options};
 use apus_progress::Method;
 use apus_progress::{Phase, Watch};
 use apus_sync as sync;
@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use super::withheld::{LONG, Refusal, downloaded};
 use super::world::{Told, try_sync};
+use crate::support::swift::Mode;
 use crate::support::waiting::{Gate, stopped_at_limit};
 
 /// The most that the sync may take: far less than blocks are waited for.
@@ -59,13 +60,9 @@ fn a_full_disk_ends_a_sync_and_keeps_what_came() {
     let stop = AtomicBool::new(false);
     apus_claims::create_snapshot(&synced.options(), None, &snapshot, Watch::default()).unwrap();
     let with = |options: Options| Options {
+        method: options.method,
         peers: options.peers.map(|peers| PeerOptions { patience: 10 * SOON, ..peers }),
-        swiftsync: SwiftSyncOptions {
-            hints: None,
-            snapshot: Some(snapshot.clone()),
-            ..options.swiftsync.clone()
-        },
-        ..options
+        ..world.options_of_snapshot(&place, Mode::AssumeValid, &snapshot)
     };
     // The block is none of the last, which are stored before the tables are begun.
     let silent = LONG.without(&[60], Refusal::Silence);

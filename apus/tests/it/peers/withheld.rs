@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use apus_net::Outgoing;
-use apus_node::{AssumeValid, Options, SwiftSyncOptions};
+use apus_node::Options;
 use apus_progress::Method;
 use apus_sync::Summary;
 use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_wire::message::{Command, Message, Nonce};
 
-use super::world::{chain, with_peers, world};
+use super::world::{chain, options_of, with_peers, world};
 use crate::support::Place;
 use crate::support::swift::{World, small_chain};
 use crate::support::waiting::Gate;
@@ -41,19 +41,8 @@ fn long_chain() -> ServedChain {
 impl Served {
     /// Options for a sync in this way from these peers.
     pub fn options(self, place: &Place, way: Method, servers: &[&Server]) -> Options {
-        let options = with_peers(place, way, servers);
-        let world = (self.world)();
-        match way {
-            Method::SwiftSync => Options {
-                assumevalid: AssumeValid::Block(world.tip()),
-                swiftsync: SwiftSyncOptions {
-                    hints: Some(world.write_hints(place, world.height())),
-                    ..options.swiftsync.clone()
-                },
-                ..options
-            },
-            _ => options,
-        }
+        let peers = with_peers(place, way, servers).peers;
+        Options { peers, ..options_of((self.world)(), place, way) }
     }
 
     /// A peer that has all blocks but these.

@@ -1,26 +1,23 @@
 //! A chain, the directories that come of it by files, and syncs of it from peers.
 
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
-use apus_node::{AssumeValid, Options, SyncError};
-use apus_node::{JoinOptions, SwiftSyncOptions};
+use apus_node::{Options, SyncError};
 use apus_progress::Method;
 use apus_progress::Watch;
 use apus_progress::{Observer, Progress};
 use apus_store::BlockStatus;
-use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testpeer::{Honest, ServedChain, Server};
 
 use crate::support::Place;
 use crate::support::outcome::Outcome;
-use crate::support::swift::{World, small_chain};
+use crate::support::swift::{Mode, World, small_chain};
 use crate::support::waiting::Gate;
 
 /// The three ways of syncing.
@@ -56,24 +53,19 @@ fn sync_files(way: Method) -> Outcome {
 
 /// Options for a sync of [`world`] in this way.
 pub fn options(place: &Place, way: Method) -> Options {
-    let options = Options {
-        method: Some(way),
-        join: JoinOptions { depth: 0, ..Default::default() },
-        ..place.options()
-    };
-    match way {
-        Method::SwiftSync => Options {
-            assumevalid: AssumeValid::Block(world().tip()),
-            swiftsync: SwiftSyncOptions { hints: Some(hints(place)), ..options.swiftsync.clone() },
-            ..options
-        },
-        _ => options,
-    }
+    options_of(world(), place, way)
 }
 
-fn hints(place: &Place) -> PathBuf {
-    let bytes = world().model.hints_file(world().height(), Format::Bip456);
-    place.write_bytes("hints", &bytes)
+/// Options for a sync of a chain in this way.
+pub fn options_of(world: &World, place: &Place, way: Method) -> Options {
+    let options = match way {
+        Method::SwiftSync => {
+            let hints = world.write_hints(place, world.height());
+            world.options(place, Mode::AssumeValid, &hints)
+        }
+        _ => place.options(),
+    };
+    Options { method: Some(way), ..options }.with_join_depth(0)
 }
 
 /// [`options`] with these peers.

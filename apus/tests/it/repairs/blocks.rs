@@ -251,12 +251,8 @@ fn a_flipped_bit_condemns_no_block_of_a_signet() {
         synced.damage(5, |bytes, at| bytes[at + found + 3] ^= 1);
         synced.forget_coins();
         let sync = |from: &[PathBuf]| {
-            let options = Options {
-                method: Some(method),
-                join: JoinOptions { depth: 1, ..Default::default() },
-                ..synced.place.options()
-            };
-            sync::sync(&options, from, Watch::default())
+            let options = Options { method: Some(method), ..synced.place.options() };
+            sync::sync(&options.with_join_depth(1), from, Watch::default())
         };
         let error = sync(&[]).expect_err("it is damaged");
         assert_contains(&error, &["at height 5", "damaged", "bad-signet-blksig"]);

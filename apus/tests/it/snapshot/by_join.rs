@@ -85,13 +85,9 @@ impl Case {
 
 /// Options for a proof of every rule, with temporary files below `tmp`.
 fn full_options(place: &Place) -> Options {
-    Options {
-        join: JoinOptions {
-            spill_dir: Some(place.root().join("tmp")),
-            ..options_of(place, Mode::Full).join
-        },
-        ..options_of(place, Mode::Full)
-    }
+    let mut options = options_of(place, Mode::Full);
+    options.join.spill_dir = Some(place.root().join("tmp"));
+    options
 }
 
 #[track_caller]

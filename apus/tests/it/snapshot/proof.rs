@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use apus_coins::compress_amount;
-use apus_node::SwiftSyncOptions;
 use apus_node::{AssumeValid, Options, RuleGroup};
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress};
@@ -105,14 +104,7 @@ fn synced(world: &World, mode: Mode, height: u32) -> Outcome {
     let directory = world.in_order();
     let path = place.write_bytes("utxo.dat", &made(&directory, height).to_bytes());
     let sources = world.sources(&place, mode, &world.shuffled(3));
-    let options = Options {
-        swiftsync: SwiftSyncOptions {
-            hints: None,
-            snapshot: Some(path.clone()),
-            ..world.options(&place, mode, &path).swiftsync
-        },
-        ..world.options(&place, mode, &path)
-    };
+    let options = world.options_of_snapshot(&place, mode, &path);
     let summary = sync::sync(&options, &sources, Watch::default()).unwrap();
     assert_eq!((summary.height, summary.best_block), (world.height(), world.tip()));
     assert_eq!(summary.chosen.as_ref().unwrap().method, apus_progress::Method::SwiftSync);
@@ -146,12 +138,7 @@ fn interrupted_it_carries_on_with_the_same_snapshot_alone() {
     let options = Options {
         threads: 1,
         save_every: std::time::Duration::ZERO,
-        swiftsync: SwiftSyncOptions {
-            hints: None,
-            snapshot: Some(path.clone()),
-            ..world.options(&place, Mode::AssumeValid, &path).swiftsync
-        },
-        ..world.options(&place, Mode::AssumeValid, &path)
+        ..world.options_of_snapshot(&place, Mode::AssumeValid, &path)
     };
     let mut saved = 0;
     // What another snapshot has begun does not count.

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 
 use apus_coins::Coin;
 use apus_hash::Hash;
-use apus_node::SwiftSyncOptions;
 use apus_node::{CoinDifference, Options, SyncError};
 use apus_progress::Watch;
 use apus_swiftsync::{Format, Numbering};
@@ -198,14 +197,7 @@ fn a_sync_with_any_fault_commits_nothing_and_carries_on_without() {
         let place = world.place();
         let path = place.root().join("wrong.dat");
         let sources = world.sources(&place, mode, &world.file_order());
-        let options = Options {
-            swiftsync: SwiftSyncOptions {
-                hints: None,
-                snapshot: Some(path.clone()),
-                ..world.options(&place, mode, &path).swiftsync
-            },
-            ..world.options(&place, mode, &path)
-        };
+        let options = world.options_of_snapshot(&place, mode, &path);
         for (what, fault, _) in FAULTS {
             let mut wrong = right.clone();
             fault(&mut wrong, world);
@@ -233,15 +225,7 @@ fn an_error_of_a_sync_with_a_snapshot_speaks_of_no_hints() {
             Mode::AssumeValid => place.write("blocks", blocks),
             Mode::Full => world.write_source(&place, "source", &world.file_order()),
         };
-        let base = world.options(&place, mode, &path);
-        let mut options = Options {
-            swiftsync: SwiftSyncOptions {
-                hints: None,
-                snapshot: Some(path),
-                ..base.swiftsync.clone()
-            },
-            ..base
-        };
+        let mut options = world.options_of_snapshot(&place, mode, &path);
         change(&mut options);
         sync::sync(&options, &[source], Watch::default()).unwrap_err().to_string()
     };
@@ -307,11 +291,8 @@ fn a_snapshot_below_the_tip_is_not_passed_over_in_silence() {
 fn undo_data_is_missed_where_the_block_is() {
     let (world, _, right) = &*RIGHT;
     let place = world.place();
-    let snapshot = Some(place.write_bytes("right.dat", &right.to_bytes()));
-    let options = Options {
-        swiftsync: SwiftSyncOptions { snapshot, ..options_of(&place, Mode::Full).swiftsync },
-        ..options_of(&place, Mode::Full)
-    };
+    let snapshot = place.write_bytes("right.dat", &right.to_bytes());
+    let options = world.options_of_snapshot(&place, Mode::Full, &snapshot);
     let source = place.write("bootstrap.dat", &world.blocks);
     let directory = world.write_source(&place, "node", &world.file_order());
     let rev = directory.join("rev00000.dat");

@@ -155,6 +155,13 @@ impl World {
         options
     }
 
+    /// Returns the options of a SwiftSync in a mode whose claim is a snapshot.
+    pub fn options_of_snapshot(&self, place: &Place, mode: Mode, snapshot: &Path) -> Options {
+        let mut options = self.options(place, mode, snapshot);
+        options.swiftsync.snapshot = options.swiftsync.hints.take();
+        options
+    }
+
     pub fn try_swift(
         &self,
         place: &Place,

@@ -273,28 +273,21 @@ fn a_reindex_does_not_build_on_a_swiftsync_of_outpoints_alone() {
     let snapshot = right.root().join("120.utxo");
     apus_claims::create_snapshot(&right.options(), Some(120), &snapshot, Watch::default()).unwrap();
     let hints = world.write_hints(&right, 120);
-    for (hints, snapshot) in [(Some(&hints), None), (None, Some(&snapshot))] {
+    for of_snapshot in [false, true] {
         let place = right.copy();
-        let plain = world.options(&place, Mode::AssumeValid, &place.datadir());
-        let plain = Options {
-            threads: 1,
-            swiftsync: SwiftSyncOptions { hints: None, ..plain.swiftsync.clone() },
-            ..plain
+        let claims = if of_snapshot {
+            world.options_of_snapshot(&place, Mode::AssumeValid, &snapshot)
+        } else {
+            world.options(&place, Mode::AssumeValid, &hints)
         };
-        let claims = Options {
-            swiftsync: SwiftSyncOptions {
-                hints: hints.cloned(),
-                snapshot: snapshot.cloned(),
-                ..plain.swiftsync.clone()
-            },
-            ..plain.clone()
-        };
+        let claims = Options { threads: 1, ..claims };
+        let plain = Options { swiftsync: SwiftSyncOptions::default(), ..claims.clone() };
         let stop = AtomicBool::new(false);
         let observer = StopWhen(&stop, connected(130));
         let summary = sync::reindex(&claims, Watch::new(&observer, &stop)).unwrap();
         assert!(summary.interrupted && summary.height >= 120, "{}", summary.height);
         let summary = try_reindex_with(&plain).unwrap();
-        assert_eq!(summary.counts.blocks, u64::from(world.height()), "snapshot: {snapshot:?}");
+        assert_eq!(summary.counts.blocks, u64::from(world.height()), "snapshot: {of_snapshot}");
         assert_whole(&world, &place, &right, "anew");
     }
 }
