@@ -162,29 +162,6 @@ fn what_is_synced_is_built_anew_only_below_the_hints() {
 }
 
 #[test]
-fn right_hints_succeed_after_wrong_ones() {
-    let world = World::of(&small_chain(75, 30, 4_000));
-    let right = world.in_order();
-    let mut wrong = world.model.hints(world.height(), apus_swiftsync::Numbering::Spendable);
-    let (unspent, outputs) = wrong.last_mut().unwrap();
-    unspent.push(*outputs);
-    *outputs += 1;
-    let wrong = encode(&wrong, apus_swiftsync::Format::Bip456);
-    for mode in MODES {
-        let place = world.place();
-        let wrong = place.write_bytes("wrong", &wrong);
-        let hints = world.write_hints(&place, world.height());
-        let sources = world.sources(&place, mode, &world.shuffled(3));
-        let error = world.try_swift(&place, mode, &wrong, &sources).unwrap_err();
-        assert_eq!(Blame::of(&error), Blame::Hints, "{error}");
-        let summary = world.try_swift(&place, mode, &hints, &sources).unwrap();
-        assert_eq!(summary.best_block, world.tip());
-        assert_whole(&world, &place, &right, &format!("{mode:?}"));
-        assert_eq!(place.undo().len(), right.undo().len(), "{mode:?}");
-    }
-}
-
-#[test]
 fn blocks_may_be_in_several_sources_twice_and_damaged() {
     let world = World::of(&small_chain(76, 60, 4_000));
     let right = world.in_order();

@@ -91,20 +91,6 @@ fn hints_of_generated_chains_are_those_of_the_crate() {
 }
 
 #[test]
-fn hints_below_the_tip_are_those_of_a_stopped_directory() {
-    let world = World::of(&small_chain(33, 50, 6_000));
-    let place = world.in_order();
-    for height in [1, 111, 130, world.height() - 1] {
-        let stopped = world.place();
-        let options = node::Options { stop_at_height: Some(height), ..stopped.options() };
-        let source = stopped.write("blocks", &world.blocks);
-        assert_eq!(sync::sync(&options, &[source], Watch::default()).unwrap().height, height);
-        let there = create(&stopped, None, Format::Bip456, 2);
-        assert!(create(&place, Some(height), Format::Bip456, 2) == there, "height {height}");
-    }
-}
-
-#[test]
 fn files_of_every_format_and_bit_order_are_taken() {
     let world = World::of(&small_chain(34, 40, 5_000));
     let right = world.in_order().muhash();
