@@ -128,6 +128,14 @@ impl World {
         }]
     }
 
+    /// Returns a new place with the hints of all blocks and the sources for a mode, and their paths.
+    pub fn prepared(&self, mode: Mode, order: &[usize]) -> (Place, PathBuf, Vec<PathBuf>) {
+        let place = self.place();
+        let hints = self.write_hints(&place, self.height());
+        let sources = self.sources(&place, mode, order);
+        (place, hints, sources)
+    }
+
     /// Returns the heights of all blocks, ascending.
     pub fn file_order(&self) -> Vec<usize> {
         (0..self.blocks.len()).collect()

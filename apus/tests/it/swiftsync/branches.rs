@@ -113,9 +113,7 @@ fn a_block_on_another_branch_vouches_for_that_branch_alone() {
     let chain = small_chain(174, 40, 5_000);
     let world = World::of(&chain);
     let other = World::of(&chain.fork(chain.height() - 5, 5, 1));
-    let place = world.place();
-    let hints = world.write_hints(&place, world.height());
-    let mut sources = world.sources(&place, Mode::AssumeValid, &world.file_order());
+    let (place, hints, mut sources) = world.prepared(Mode::AssumeValid, &world.file_order());
     sources.push(place.write("other", &other.blocks));
     let options = other.options(&place, Mode::AssumeValid, &hints);
     let error = try_sync_with(&options, &sources).unwrap_err();

@@ -289,10 +289,8 @@ fn undo_data_may_be_of_another_copy_and_a_good_one_come_later() {
     let world = World::of(&small_chain(79, 40, 4_000));
     let right = world.in_order();
     // The first copy of each block comes without undo data.
-    let place = world.place();
-    let hints = world.write_hints(&place, world.height());
-    let source = world.sources(&place, Mode::Full, &world.shuffled(1)).remove(0);
-    let sources = [place.write("plain", &world.blocks), source];
+    let (place, hints, mut sources) = world.prepared(Mode::Full, &world.shuffled(1));
+    sources.insert(0, place.write("plain", &world.blocks));
     world.try_swift(&place, Mode::Full, &hints, &sources).unwrap();
     assert_whole(&world, &place, &right, "undo data beside another copy");
     assert_eq!(place.undo().len(), right.undo().len());

@@ -31,9 +31,7 @@ struct Interrupted {
 impl Interrupted {
     fn new(seed: u64, mode: Mode) -> Self {
         let world = World::of(&small_chain(seed, 60, 4_000));
-        let place = world.place();
-        let hints = world.write_hints(&place, world.height());
-        let sources = world.sources(&place, mode, &world.file_order());
+        let (place, hints, sources) = world.prepared(mode, &world.file_order());
         let options = world.options(&place, mode, &hints);
         let options = Options { threads: 1, fast_prune: true, ..options };
         let stop = AtomicBool::new(false);

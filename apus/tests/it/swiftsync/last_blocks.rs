@@ -1,8 +1,6 @@
 //! The last 288 blocks of a SwiftSync in assumevalid mode: their coins are known, so every rule but
 //! the scripts is checked, and a broken one is refused with nothing committed.
 
-use std::path::PathBuf;
-
 use apus_store::BlockStatus;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Chain, Kind, Payment};
@@ -29,14 +27,6 @@ fn ending_in_reversed_order(chain: &Chain) -> World {
     world
 }
 
-/// A place with the hints of all blocks and a file with the blocks.
-fn prepare(world: &World) -> (Place, PathBuf, Vec<PathBuf>) {
-    let place = world.place();
-    let hints = world.write_hints(&place, world.height());
-    let sources = world.sources(&place, Mode::AssumeValid, &world.shuffled(3));
-    (place, hints, sources)
-}
-
 /// Panics if the index marks a block as invalid.
 fn assert_none_failed(place: &Place, what: &str) {
     let failed = place.index().into_values().filter(|(_, status, _)| status.is_failed()).count();
@@ -48,7 +38,7 @@ fn a_child_before_its_parent_is_refused_and_does_not_panic() {
     let chain = small_chain(161, 50, 9_000);
     let right = World::of(&chain).in_order().muhash();
     let world = ending_in_reversed_order(&chain);
-    let (place, hints, sources) = prepare(&world);
+    let (place, hints, sources) = world.prepared(Mode::AssumeValid, &world.shuffled(3));
     let due = Due(Blame::Block, &["at height 164", "bad-txns-inputs-missingorspent"]);
     let what = "a child before its parent";
     let result = world.try_swift(&place, Mode::AssumeValid, &hints, &sources);
@@ -82,7 +72,7 @@ fn a_spend_in_a_block_before_its_coins_is_refused() {
     // say so.
     let height = world.height();
     world.model.blocks[height as usize].outputs.last_mut().unwrap().spent_at = Some(height);
-    let (place, hints, sources) = prepare(&world);
+    let (place, hints, sources) = world.prepared(Mode::AssumeValid, &world.shuffled(3));
     let due = Due(Blame::Block, &["at height 164", "bad-txns-inputs-missingorspent"]);
     let what = "spent a block before it is created";
     let result = world.try_swift(&place, Mode::AssumeValid, &hints, &sources);
@@ -108,7 +98,7 @@ fn carrying_on_from_what_was_saved_refuses_the_same() {
         let what = format!("{rule:?}, carried on");
         // The run may end before it notices the request.
         let interrupted = (0..30).find_map(|_| {
-            let (place, hints, sources) = prepare(&world);
+            let (place, hints, sources) = world.prepared(Mode::AssumeValid, &world.shuffled(3));
             let options = world.options(&place, Mode::AssumeValid, &hints);
             let run = StopSoon::new(1).run(&options, &sources);
             let stopped = run.is_ok_and(|summary| summary.interrupted);
@@ -142,7 +132,7 @@ fn blocks_below_the_last_288_are_left_to_whoever_vouches() {
         }
         tip = base;
         let world = World::new(world.network, blocks);
-        let (place, hints, sources) = prepare(&world);
+        let (place, hints, sources) = world.prepared(Mode::AssumeValid, &world.shuffled(3));
         let result = world.try_swift(&place, Mode::AssumeValid, &hints, &sources);
         let what = format!("{on_top} blocks on top");
         if taken {

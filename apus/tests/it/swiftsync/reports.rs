@@ -17,9 +17,7 @@ fn it_says_what_was_not_checked_and_which_undo_data_is_missing() {
     let in_order = world.in_order();
     let first_recent = height - 287;
     for mode in MODES {
-        let place = world.place();
-        let hints = world.write_hints(&place, height);
-        let sources = world.sources(&place, mode, &world.file_order());
+        let (place, hints, sources) = world.prepared(mode, &world.file_order());
         let summary = world.try_swift(&place, mode, &hints, &sources).unwrap();
         let not_checked: Vec<_> = summary.checked.not_checked().to_vec();
         if mode == Mode::Full {
@@ -93,9 +91,7 @@ fn interrupted_it_says_what_is_saved() {
     let world = World::of(&small_chain(193, 60, 5_000));
     for mode in MODES {
         let interrupted = (0..30).find_map(|_| {
-            let place = world.place();
-            let hints = world.write_hints(&place, world.height());
-            let sources = world.sources(&place, mode, &world.file_order());
+            let (place, hints, sources) = world.prepared(mode, &world.file_order());
             let options = world.options(&place, mode, &hints);
             let summary = StopSoon::new(1).run(&options, &sources).unwrap();
             // On a busy machine all blocks may be done before the request is seen.

@@ -110,9 +110,7 @@ fn real_chain(network: Network, blocks: Vec<Vec<u8>>, muhash: &str) {
     assert_eq!(expected.result.muhash, muhash, "Core's own");
     for mode in MODES {
         for (threads, order) in [(2, world.file_order()), (3, world.shuffled(1))] {
-            let place = world.place();
-            let hints = world.write_hints(&place, world.height());
-            let sources = world.sources(&place, mode, &order);
+            let (place, hints, sources) = world.prepared(mode, &order);
             let options = apus_node::Options { threads, ..world.options(&place, mode, &hints) };
             let summary = try_sync_with(&options, &sources).unwrap();
             expected.check(&place, mode, &summary, &format!("{mode:?}, {threads} workers"));
@@ -152,9 +150,7 @@ fn any_number_of_workers_and_any_order_of_blocks_give_the_same() {
         for (order_name, order) in &orders {
             for threads in [1, 2, 3, 8] {
                 let what = format!("{mode:?}, {order_name}, {threads} workers");
-                let place = world.place();
-                let hints = world.write_hints(&place, world.height());
-                let sources = world.sources(&place, mode, order);
+                let (place, hints, sources) = world.prepared(mode, order);
                 let options = apus_node::Options { threads, ..world.options(&place, mode, &hints) };
                 let summary = try_sync_with(&options, &sources).unwrap();
                 expected.check(&place, mode, &summary, &what);
@@ -174,9 +170,7 @@ fn any_number_of_workers_and_any_order_of_blocks_give_the_same() {
 
 /// A directory whose blk files hold blocks in any order, with undo data of all of them.
 fn shuffled_directory(world: &World) -> Place {
-    let place = world.place();
-    let hints = world.write_hints(&place, world.height());
-    let sources = world.sources(&place, Mode::AssumeValid, &world.shuffled(3));
+    let (place, hints, sources) = world.prepared(Mode::AssumeValid, &world.shuffled(3));
     let one = apus_node::Options { threads: 1, ..world.options(&place, Mode::AssumeValid, &hints) };
     try_sync_with(&one, &sources).unwrap();
     let (index, _) = place.blocks();
@@ -260,9 +254,7 @@ fn muhash_proves_the_same() {
     let world = World::of(&small_chain(24, 15, 3_000));
     let expected = Expected::new(&world, world.in_order());
     for mode in MODES {
-        let place = world.place();
-        let hints = world.write_hints(&place, world.height());
-        let sources = world.sources(&place, mode, &world.shuffled(4));
+        let (place, hints, sources) = world.prepared(mode, &world.shuffled(4));
         let mut options = world.options(&place, mode, &hints);
         options.swiftsync.aggregate = AggregateKind::MuHash;
         let summary = try_sync_with(&options, &sources).unwrap();
