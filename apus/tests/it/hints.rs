@@ -13,7 +13,7 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_node::{Options, SyncError};
 use apus_progress::Watch;
-use apus_store::{BlockStatus, DataDir, DataDirOptions};
+use apus_store::BlockStatus;
 use apus_swiftsync::Format;
 use apus_swiftsync::hints::{Numbering, open};
 use apus_sync as sync;
@@ -271,20 +271,11 @@ fn what_cannot_be_made_is_refused_with_a_reason() {
     assert!(refused(&place, None).contains("blk00000.dat"));
 }
 
-/// Changes the entries of the block index.
-fn change_index(place: &Place, change: impl Fn(&mut apus_store::IndexEntry)) {
-    let options = DataDirOptions::default();
-    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
-    let (db, mut index, files) = dir.open_blocks().unwrap();
-    index.entries.iter_mut().for_each(change);
-    db.write(&files.flush().unwrap(), &index.entries).unwrap();
-}
-
 #[test]
 fn blocks_and_undo_data_that_are_missing_are_reported() {
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("chain", &with_genesis(small(5)))]);
-    change_index(&place, |entry| {
+    place.change_index(|entry| {
         if entry.height == 180 {
             entry.record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
         }
@@ -293,7 +284,7 @@ fn blocks_and_undo_data_that_are_missing_are_reported() {
     assert!(text.contains("block 180 has no undo data") && text.contains("height 180"), "{text}");
     let out = place.root().join("x");
     assert!(try_create(&place.options(), Some(180), Format::Bip456, &out).is_ok());
-    change_index(&place, |entry| {
+    place.change_index(|entry| {
         if entry.height < 100 {
             entry.record.forget_data();
         }

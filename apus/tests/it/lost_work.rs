@@ -10,7 +10,7 @@ use apus_node as node;
 use apus_node::SyncError;
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress};
-use apus_store::{DataDir, DataDirOptions, IndexDb};
+use apus_store::{BlockStatus, DataDir, DataDirOptions, IndexDb};
 use apus_sync as sync;
 use apus_testchain::copy_dir;
 use apus_tools as tools;
@@ -100,7 +100,11 @@ fn a_rebuild_that_ends_lower_is_not_swapped_in() {
     let place = synced(206);
     let muhash = place.muhash();
     // The index knows the last blocks, but marks one of them as invalid.
-    mark_invalid(&place, 150);
+    place.change_index(|entry| {
+        if entry.height == 150 {
+            entry.record.status.0 |= BlockStatus::BLOCK_FAILED_VALID;
+        }
+    });
     let present = || {
         let mut files = tree(&place.network_dir().join("chainstate"));
         files.retain(|path, _| !path.to_string_lossy().contains("chainstate/reindex"));
@@ -115,18 +119,6 @@ fn a_rebuild_that_ends_lower_is_not_swapped_in() {
     sync::reindex(&options, Watch::default()).unwrap();
     assert_eq!(place.stats(UtxoHash::None).height, 149);
     assert_ne!(place.muhash(), muhash);
-}
-
-fn mark_invalid(place: &Place, height: u32) {
-    use apus_store::{BlockStatus, FileChanges};
-    let dir =
-        DataDir::open(&Disk::new(), &place.datadir(), &place.network, DataDirOptions::default());
-    let dir = dir.unwrap();
-    let (db, index, files) = dir.open_blocks().unwrap();
-    let mut entry = *index.entries.iter().find(|entry| entry.height == height).unwrap();
-    entry.record.status.0 |= BlockStatus::BLOCK_FAILED_VALID;
-    let changes: FileChanges = files.flush().unwrap();
-    db.write(&changes, &[entry]).unwrap();
 }
 
 #[test]

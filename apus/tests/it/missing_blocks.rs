@@ -3,7 +3,7 @@
 
 use apus_disk::Disk;
 use apus_progress::Watch;
-use apus_store::{BlockStatus, DataDir, DataDirOptions, IndexRecord};
+use apus_store::{BlockStatus, IndexRecord};
 use apus_tools as tools;
 use apus_wire::Chain;
 
@@ -20,14 +20,12 @@ fn with_headers(tip: u32, stored: u32) -> Place {
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("chain", &regtest_chain())]);
     tools::rewind(&place.options(), tip, Watch::default()).unwrap();
-    let options = DataDirOptions::default();
-    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
-    let (db, mut index, files) = dir.open_blocks().unwrap();
-    for entry in index.entries.iter_mut().filter(|entry| entry.height > stored) {
-        let status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
-        entry.record = IndexRecord { status, ..IndexRecord::default() };
-    }
-    db.write(&files.flush().unwrap(), &index.entries).unwrap();
+    place.change_index(|entry| {
+        if entry.height > stored {
+            let status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
+            entry.record = IndexRecord { status, ..IndexRecord::default() };
+        }
+    });
     place
 }
 

@@ -31,13 +31,7 @@ use crate::swiftsync::pruned::swift_options;
 pub fn pruned() -> Place {
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("chain", &regtest_chain())]);
-    let options = DataDirOptions::default();
-    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
-    let (db, mut index, files) = dir.open_blocks().unwrap();
-    db.write_pruned().unwrap();
-    let old = index.entries.iter_mut().filter(|entry| (1..100).contains(&entry.height));
-    old.for_each(|entry| entry.record.forget_data());
-    db.write(&files.flush().unwrap(), &index.entries).unwrap();
+    place.forget_blocks(1..100);
     place
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use apus_store::BlockStatus;
 use apus_tools::UtxoHash;
 use apus_wire::Chain;
 
@@ -97,7 +98,11 @@ fn missing_undo_data_is_named_or_leaves_fees_empty() {
     let made = synced(&blocks());
     let tip = csv(&made, "blocks", &["--start-height=200"])[1][1].clone();
     let place = made.copy();
-    without_undo_below(&place, 180);
+    place.change_index(|entry| {
+        if entry.height < 180 {
+            entry.record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
+        }
+    });
     let (_, output) = try_export(&place, "inputs", "t.csv", &[]);
     assert_ends(&output, 1, &["has no undo data here", "--start-height", "`apus reindex`"]);
     assert_nothing_left(place.root());
@@ -122,19 +127,6 @@ fn missing_undo_data_is_named_or_leaves_fees_empty() {
         assert_eq!(json["bestblock"], *tip);
         std::fs::remove_file(path).unwrap();
     }
-}
-
-/// Makes the index forget the undo data of all blocks below a height.
-fn without_undo_below(place: &Place, height: u32) {
-    use apus_disk::Disk;
-    use apus_store::{BlockStatus, DataDir, DataDirOptions};
-    let options = DataDirOptions::default();
-    let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
-    let (db, mut index, files) = dir.open_blocks().unwrap();
-    for entry in index.entries.iter_mut().filter(|entry| entry.height < height) {
-        entry.record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
-    }
-    db.write(&files.flush().unwrap(), &index.entries).unwrap();
 }
 
 #[test]

@@ -85,13 +85,7 @@ fn pruned() -> (Place, Vec<Vec<u8>>) {
     let place = Place::new(Chain::Regtest);
     let blocks = bytes(&branch(&genesis_parent(), "pruned", 400).0);
     place.sync_blocks("blocks", &blocks);
-    let disk = Disk::new();
-    let dir = DataDir::open(&disk, &place.datadir(), &place.network, DataDirOptions::default());
-    let (db, mut index, files) = dir.as_ref().unwrap().open_blocks().unwrap();
-    db.write_pruned().unwrap();
-    let old = index.entries.iter_mut().filter(|entry| (1..50).contains(&entry.height));
-    old.for_each(|entry| entry.record.forget_data());
-    db.write(&files.flush().unwrap(), &index.entries).unwrap();
+    place.forget_blocks(1..50);
     (place, blocks)
 }
 

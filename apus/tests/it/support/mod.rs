@@ -28,6 +28,7 @@ pub mod undo_files;
 pub mod waiting;
 
 use std::io::Write as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use apus::Kernel;
@@ -35,7 +36,7 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_node::{AssumeValid, Options, ScriptEngine, ScriptOptions, SyncError};
 use apus_progress::Watch;
-use apus_store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
+use apus_store::{BlockFiles, BlockIndex, DataDir, DataDirOptions, IndexDb, IndexEntry};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::copy_dir;
@@ -161,6 +162,26 @@ impl Place {
         let dir = DataDir::open(&disk, &self.datadir(), &self.network, options).unwrap();
         let (_, index, files) = dir.open_blocks().unwrap();
         (index, files)
+    }
+
+    /// Changes the entries of the block index.
+    pub fn change_index(&self, change: impl FnMut(&mut IndexEntry)) {
+        let options = DataDirOptions::default();
+        let dir = DataDir::open(&Disk::new(), &self.datadir(), &self.network, options).unwrap();
+        let (db, mut index, files) = dir.open_blocks().unwrap();
+        index.entries.iter_mut().for_each(change);
+        db.write(&files.flush().unwrap(), &index.entries).unwrap();
+    }
+
+    /// Makes the block index say that the blocks at these heights are pruned.
+    pub fn forget_blocks(&self, heights: Range<u32>) {
+        self.change_index(|entry| {
+            if heights.contains(&entry.height) {
+                entry.record.forget_data();
+            }
+        });
+        let path = self.network_dir().join("blocks/index");
+        IndexDb::open(&Disk::new(), &path).unwrap().write_pruned().unwrap();
     }
 
     /// Returns the order-independent hash of the UTXO set, and the number of coins.
