@@ -14,7 +14,7 @@ use apus_net::{Outgoing, PeerOptions, Target, Transport};
 use apus_node::Options;
 use apus_progress::Method;
 use apus_store::{DataDir, DataDirOptions};
-use apus_testchain::{Builder, Parent, remerkle};
+use apus_testchain::{Parent, remerkle};
 use apus_testpeer::without_witnesses;
 use apus_wire::Chain;
 use apus_wire::message::{Command, InventoryKind, Nonce, Services};
@@ -22,8 +22,9 @@ use bitcoin::{Amount, ScriptBuf, TxOut};
 use rustix::process::Signal;
 
 use self::client::{Client, Serving};
+use self::spent_coins::request;
 use crate::peers::world::{WAYS, options, tip, try_sync, world};
-use crate::support::blocks::{block, branch, bytes, genesis_parent, hash};
+use crate::support::blocks::{block, branch, bytes, genesis_parent};
 use crate::support::program::{apus, assert_ends};
 use crate::support::{Place, blocks_of, data, hash_of};
 
@@ -108,28 +109,6 @@ fn a_pruned_directory_serves_its_last_288_blocks() {
     assert_eq!(summary.best_block, hash_of(at(400)));
 }
 
-#[test]
-fn a_recent_branch_is_served_and_its_headers_are_not() {
-    let (trunk, fork) = branch(&genesis_parent(), "trunk", 20);
-    let (best, _) = branch(&fork, "best", 6);
-    // It was the best, so it is known to be valid.
-    let (side, side_tip) = branch(&fork, "side", 5);
-    let never = block(&side_tip.child(&Builder::block_on(&side_tip).finish()), "never");
-    let served = Place::new(Chain::Regtest);
-    served.sync_blocks("first", &bytes(trunk.iter().chain(&side)));
-    served.sync_blocks("then", &bytes(trunk.iter().chain(&best)));
-    let server = Serving::start(&served, &[]);
-    let mut client = Client::new(&served, server.address, Transport::V1);
-    let last = hash(&side[4]);
-    assert_eq!(client.block(WITNESS, last).as_ref(), bytes([&side[4]]).first());
-    assert!(client.is_ignored(WITNESS, hash(&never)));
-    let expected: Vec<Hash> = best.iter().map(hash).collect();
-    assert_eq!(client.headers_after(hash(&trunk[19])), expected);
-    // Of the branch, only its first block's parent is on the chain that is served.
-    let all: Vec<Hash> = trunk.iter().chain(&best).map(hash).collect();
-    assert_eq!(client.headers_after(last), all);
-}
-
 /// 14,131 blocks of mainnet, whose last is of May 2009.
 #[test]
 fn above_the_upload_target_old_blocks_are_refused() {
@@ -142,6 +121,12 @@ fn above_the_upload_target_old_blocks_are_refused() {
     let mut client = Client::new(&served, server.address, Transport::V1);
     assert_eq!(client.block(WITNESS, hash_of(last)).as_ref(), Some(last));
     assert_eq!(client.block(WITNESS, hash_of(&blocks[100])), None);
+    // Coins of old blocks count, and are refused like the blocks.
+    let mut client = Client::new(&served, server.address, Transport::V1);
+    client.send(&request(hash_of(last), 0));
+    assert!(client.next(Command::BSPENT).is_some());
+    client.send(&request(hash_of(&blocks[170]), 0));
+    assert!(client.is_hung_up_on());
     // With the minimum work of mainnet there are no headers.
     let server = Serving::start(&served, &[]);
     let mut client = Client::new(&served, server.address, Transport::V1);

@@ -8,14 +8,14 @@ use std::sync::LazyLock;
 use apus_hash::Hash;
 use apus_net::{BLOCK_SPENT_COINS, Outgoing, Transport};
 use apus_wire::message::{Command, GetSpentCoins, InventoryKind, Message};
-use apus_wire::{Chain, Cursor, ParseError, put_compact_size};
+use apus_wire::{Cursor, ParseError, put_compact_size};
 use bitcoin::{Block, OutPoint, Script, ScriptBuf, consensus};
 
 use super::client::{Client, Serving};
 use super::{TRANSPORTS, WITNESS, large_block, pruned};
 use crate::peers::world::world;
+use crate::support::hash_of;
 use crate::support::swift::small_chain;
-use crate::support::{Place, blocks_of, data, hash_of};
 
 /// A coin that a block spends.
 #[derive(Clone, PartialEq, Debug)]
@@ -157,7 +157,7 @@ fn decompressed(mut x: u64) -> u64 {
     n * 10u64.pow(zeros)
 }
 
-fn request(block: Hash, cutoff: u32) -> Outgoing {
+pub fn request(block: Hash, cutoff: u32) -> Outgoing {
     Outgoing::new(&GetSpentCoins { block, cutoff })
 }
 
@@ -216,21 +216,6 @@ fn a_pruned_directory_does_not_offer_coins() {
     let last = hash_of(blocks.last().unwrap());
     assert!(client.block(WITNESS, last).is_some());
     client.send(&request(last, 0));
-    assert!(client.is_hung_up_on());
-}
-
-/// Coins of old blocks count for the upload target, and are refused like the blocks.
-#[test]
-fn above_the_upload_target_coins_of_old_blocks_are_refused() {
-    let served = Place::new(Chain::Main);
-    let blocks = blocks_of(&data("mainnet-0-14131.dat"));
-    served.sync_blocks("blocks", &blocks);
-    let args = ["--minimumchainwork=0", "--maxuploadtarget=500m"];
-    let server = Serving::start(&served, &args);
-    let mut client = Client::new(&served, server.address, Transport::V1);
-    client.send(&request(hash_of(blocks.last().unwrap()), 0));
-    assert!(client.next(Command::BSPENT).is_some());
-    client.send(&request(hash_of(&blocks[170]), 0));
     assert!(client.is_hung_up_on());
 }
 
