@@ -1,9 +1,9 @@
 //! Hints made from data directories. For any height, any number of threads and any amount of memory
-//! they are those of a directory that stopped at that height, and those of a count by hand; what
+//! they are those of a directory that stopped at that height, and those of the model; what
 //! cannot be made is refused with a reason. Made files next to those of the crate `hintsfile`, and
 //! what SwiftSync makes of files in every format, are in `swiftsync/hints_files.rs`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;
 
@@ -15,12 +15,13 @@ use apus_node::{Options, SyncError};
 use apus_progress::Watch;
 use apus_store::BlockStatus;
 use apus_swiftsync::Format;
-use apus_swiftsync::hints::{Numbering, open};
+use apus_swiftsync::hints::open;
 use apus_sync as sync;
 use apus_sync::HintsFile;
 use apus_wire::{Chain as Network, OutPoint};
 
 use crate::support::chains::{small, small_fork};
+use crate::support::model::Model;
 use crate::support::program::{assert_contains, program};
 use crate::support::{Place, blocks_of, data, with_genesis};
 
@@ -48,68 +49,29 @@ fn created(place: &Place, height: Option<u32>, format: Format) -> Vec<u8> {
     made.unwrap()
 }
 
-/// Hints as lists: by height, the number of outputs and the indices of the unspent ones.
-type Counted = BTreeMap<u32, (u32, Vec<u32>)>;
-
-fn decoded(bytes: &[u8]) -> Counted {
+/// The indices of unspent outputs in a file of hints, by height.
+fn unspent(bytes: &[u8]) -> BTreeMap<u32, Vec<u32>> {
     let hints = open(bytes.to_vec()).unwrap();
     let mut unspent = Vec::new();
     let block = |height| {
         hints.unspent(height, &mut unspent).unwrap();
-        let outputs = hints.output_count(height).unwrap_or(0);
-        (height, (outputs, unspent.clone()))
+        (height, unspent.clone())
     };
     (1..=hints.height()).map(block).collect()
 }
 
-/// The hints found by hand: every block up to `height` is played into a set.
-fn by_hand(blocks: &[Vec<u8>], height: u32, numbering: Numbering) -> Counted {
-    let blocks: Vec<bitcoin::Block> = blocks[..=height as usize]
-        .iter()
-        .map(|block| bitcoin::consensus::deserialize(block).unwrap())
-        .collect();
-    let spent: HashSet<bitcoin::OutPoint> = blocks
-        .iter()
-        .flat_map(|block| &block.txdata)
-        .flat_map(|tx| tx.input.iter().map(|input| input.previous_output))
-        .collect();
-    let mut counted = Counted::new();
-    for (height, block) in (0..).zip(&blocks).skip(1) {
-        let mut outputs = 0;
-        let mut unspent = Vec::new();
-        for tx in &block.txdata {
-            let txid = tx.compute_txid();
-            for (vout, output) in (0..).zip(&tx.output) {
-                let script = &output.script_pubkey;
-                let can_be_spent = !script.is_op_return() && script.len() <= 10_000;
-                if !can_be_spent && numbering == Numbering::Spendable {
-                    continue;
-                }
-                if can_be_spent && !spent.contains(&bitcoin::OutPoint::new(txid, vout)) {
-                    unspent.push(outputs);
-                }
-                outputs += 1;
-            }
-        }
-        counted.insert(height, (outputs, unspent));
-    }
-    counted
-}
-
-/// Panics unless the hints in all formats are those of a count by hand.
+/// Panics unless the hints in all formats are those of the model.
 #[track_caller]
 fn assert_right(place: &Place, blocks: &[Vec<u8>], height: u32) {
+    let model = Model::of(blocks);
     for format in Format::WRITTEN {
-        let mut expected = by_hand(blocks, height, format.numbering());
-        if !format.holds_counts() {
-            expected.values_mut().for_each(|block| block.0 = 0);
-        }
-        assert!(decoded(&created(place, Some(height), format)) == expected, "{format:?}");
+        let made = created(place, Some(height), format);
+        assert!(made == model.hints_file(height, format), "{format:?}");
     }
 }
 
 #[test]
-fn of_a_generated_chain_at_any_height_as_counted_by_hand() {
+fn of_a_generated_chain_at_any_height_as_in_the_model() {
     let chain = small(5);
     let blocks = with_genesis(chain);
     let place = Place::new(Network::Regtest);
@@ -123,7 +85,7 @@ fn of_a_generated_chain_at_any_height_as_counted_by_hand() {
     assert_eq!(tip, created(&place, Some(200), Format::Bip456));
     let mut of_block = BTreeMap::new();
     chain.utxos().for_each(|coin| *of_block.entry(coin.height).or_insert(0) += 1);
-    let counted = decoded(&tip).into_iter().map(|(height, (_, unspent))| (height, unspent.len()));
+    let counted = unspent(&tip).into_iter().map(|(height, unspent)| (height, unspent.len()));
     let counted: BTreeMap<u32, usize> = counted.filter(|(_, count)| *count > 0).collect();
     assert_eq!(counted, of_block);
     let summary = try_create(&place.options(), None, Format::Bip456, &place.root().join("x"));
@@ -343,10 +305,10 @@ fn two_readings_of_a_file_are_named_and_one_is_chosen() {
     let file = place.write_bytes("unsure.hints", &file).to_str().unwrap().to_string();
     let out = place.root().join("sure.aphc").to_str().unwrap().to_string();
     says(&apus_hints(&["info", &file]), 1, &["block 1", "apus hints compress --bit-order"]);
-    for (order, unspent) in [("lsb", [0, 2, 3, 4]), ("msb", [0, 1, 2, 4])] {
+    for (order, expected) in [("lsb", [0, 2, 3, 4]), ("msb", [0, 1, 2, 4])] {
         let compress = ["compress", "--bit-order", order, &file, "-o", &out, "--force"];
         says(&apus_hints(&compress), 0, &["Hints for height 1"]);
-        assert_eq!(decoded(&std::fs::read(&out).unwrap())[&1].1, unspent, "{order}");
+        assert_eq!(unspent(&std::fs::read(&out).unwrap())[&1], expected, "{order}");
         says(&apus_hints(&["info", &out]), 0, &["compressed"]);
     }
 }
