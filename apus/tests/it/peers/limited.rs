@@ -9,9 +9,8 @@ use apus_progress::Watch;
 use apus_progress::{Observer, Progress};
 use apus_sync as sync;
 use apus_testpeer::{Answers, Hangup, Honest, Server};
-use apus_wire::message::{Message, Services};
+use apus_wire::message::{Message, Services, Version};
 
-use super::hostile::odd_version;
 use super::withheld::LONG;
 use super::world::{Told, try_sync};
 
@@ -27,7 +26,16 @@ impl Answers for Pruned {
         match message {
             Message::Version(_) => {
                 let services = Services::NETWORK_LIMITED.with(Services::WITNESS);
-                out.push(odd_version(services, 70_016));
+                out.push(Outgoing::new(&Version {
+                    version: 70_016,
+                    services,
+                    time: 0,
+                    receiver: [0; 26],
+                    nonce: 5,
+                    user_agent: b"/odd/",
+                    start_height: 0,
+                    relay: true,
+                }));
                 out.push(Outgoing::empty(apus_wire::message::Command::VERACK));
                 Ok(())
             }
