@@ -47,20 +47,10 @@ pub fn late(chain: ServedChain, held: Held, gates: Vec<Gate>) -> Server {
     })
 }
 
-/// What a peer does after the blocks that are counted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Then {
-    /// It sends all others, too.
-    GoesOn,
-    /// It sends no more of those that are counted.
-    Ends,
-}
-
 struct Counting {
     honest: Honest,
     below: usize,
     left: usize,
-    then: Then,
     sent: Gate,
 }
 
@@ -70,10 +60,8 @@ impl Answers for Counting {
         for item in list.iter() {
             let Some(height) = self.honest.chain.height_of(&item.hash) else { continue };
             if height < self.below {
-                if self.left == 0 && self.then == Then::Ends {
-                    continue;
-                }
-                self.left = self.left.saturating_sub(1);
+                let Some(left) = self.left.checked_sub(1) else { continue };
+                self.left = left;
             }
             let block = self.honest.chain.block(height);
             let payload =
@@ -87,15 +75,15 @@ impl Answers for Counting {
     }
 }
 
-/// A peer that has all of `chain`, and a gate that opens when it sends the last one of so many
-/// blocks below a height.
-pub fn counting(chain: ServedChain, (blocks, below): (usize, usize), then: Then) -> (Server, Gate) {
+/// A peer that has all of `chain`, but sends so many of the blocks below a height alone, and a gate
+/// that opens when it sends the last one of these.
+pub fn counting(chain: ServedChain, blocks: usize, below: usize) -> (Server, Gate) {
     let sent = Gate::default();
     let gate = sent.clone();
     let server = start(move || {
         let honest = Honest::new(chain.clone());
         let sent = gate.clone();
-        Box::new(Counting { honest, below, left: blocks, then, sent })
+        Box::new(Counting { honest, below, left: blocks, sent })
     });
     (server, sent)
 }

@@ -14,63 +14,12 @@ use apus_progress::Method;
 use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_sync as sync;
 use apus_sync::Summary;
-use apus_testchain::{Rng, rounds};
-use apus_testpeer::Server;
 use rustix::io::Errno;
 
-use super::held::{Then, counting};
-use super::world::{WAYS, chain, honest, options, tip, try_sync, with_peers, with_peers_at, world};
-use crate::support::Place;
+use super::held::counting;
+use super::world::{WAYS, chain, honest, tip, try_sync, with_peers, with_peers_at, world};
 use crate::support::faults::{Fault, Faults};
-use crate::support::program::{Lines, other_process, program_on, start};
-
-/// The arguments of a sync of [`world`] from this server.
-fn arguments(place: &Place, way: Method, server: &Server) -> Vec<String> {
-    let assumed = match way {
-        Method::SwiftSync => tip().to_string(),
-        _ => "0".to_string(),
-    };
-    let mut args =
-        vec!["sync".to_string(), "--json".to_string(), "--testing=joindepth=0".to_string()];
-    args.push(format!("--connect={}", server.address()));
-    args.push(format!("--method={}", way.name()));
-    args.push(format!("--assumevalid={assumed}"));
-    if let Some(hints) = options(place, way).swiftsync.hints {
-        args.push(format!("--hints={}", hints.display()));
-    }
-    args
-}
-
-/// Runs the program again and again, and kills it each time when a random number of blocks was sent
-/// to it, but the last.
-fn run_killed(way: Method, seed: u64) {
-    let place = world().place();
-    let mut rng = Rng::new(seed, 0);
-    let program = |server: &Server| {
-        let args = arguments(&place, way, server);
-        program_on(&place, &args.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    for _ in 0..3 {
-        let blocks = 1 + rng.below(u64::from(world().height())) as usize;
-        let (server, is_time) = counting(chain(), (blocks, usize::MAX), Then::GoesOn);
-        let mut child = start(program(&server));
-        let ended = is_time.clone();
-        let mut output = child.stdout.take().unwrap();
-        // It may need fewer blocks: its end closes its output.
-        let reading = std::thread::spawn(move || {
-            let _ = std::io::copy(&mut output, &mut std::io::sink());
-            ended.open();
-        });
-        let is_time = is_time.wait();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        reading.join().unwrap();
-        assert!(is_time, "{way:?}: it neither asks for {blocks} blocks nor ends");
-    }
-    let output = program(&honest(true)).output().unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["bestblock"], tip().to_string(), "{json}");
-}
+use crate::support::program::{Lines, other_process, start};
 
 /// Raises a flag with the report of this number.
 struct StopsAt {
@@ -140,15 +89,6 @@ fn a_full_disk_leaves_no_temporary_files() {
     run(Method::SwiftSync, run(Method::SwiftSync, u64::MAX) / 2);
 }
 
-#[test]
-fn a_killed_sync_carries_on() {
-    for round in 0..rounds(2) {
-        for way in WAYS {
-            run_killed(way, round);
-        }
-    }
-}
-
 /// The environment variable that gives [`killed_child`] its task: data directory, way, address of
 /// the peer, and the number of blocks to save.
 const CHILD: &str = "APUS_TEST_PEERS_CHILD";
@@ -214,7 +154,7 @@ fn what_was_saved_before_a_kill_is_not_downloaded_again() {
     const SENT: usize = 100;
     for way in WAYS {
         let place = world().place();
-        let (ending, sent) = counting(chain(), (SENT, usize::MAX), Then::Ends);
+        let (ending, sent) = counting(chain(), SENT, usize::MAX);
         // Blocks of spans that no worker reads yet wait in memory.
         let waiting = if way == Method::InOrder { 2 } else { SENT * 3 / 4 };
         let datadir = place.datadir();

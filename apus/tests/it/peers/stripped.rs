@@ -19,7 +19,7 @@ use apus_wire::message::{Command, InventoryKind, Message};
 use bitcoin::Block;
 use bitcoin::consensus::{deserialize, serialize};
 
-use super::held::{Held, Then, counting, late};
+use super::held::{Held, counting, late};
 use super::world::{Told, try_sync};
 use crate::pruned::{SPARE, assert_holds_together};
 use crate::support::Place;
@@ -228,7 +228,7 @@ fn it_is_carried_on_with_and_without_the_option() {
     for (first, then) in [(false, true), (true, false)] {
         // Two thirds of the blocks that are not stored, some of which are asked for twice, to learn
         // their sizes.
-        let (ending, _) = counting(chain(), (100, stored_from() as usize), Then::Ends);
+        let (ending, _) = counting(chain(), 100, stored_from() as usize);
         let place = world().place();
         let saved = saved_by_stopped_sync(&options(&place, first, &[&ending]));
         assert!(saved > 310 && saved < world().height(), "{saved}");
