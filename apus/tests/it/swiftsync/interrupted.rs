@@ -23,7 +23,7 @@ use apus_wire::{Chain as NetworkName, Network};
 use rustix::process::Signal;
 
 use crate::support::judge::Judge;
-use crate::support::killed::{Changes, NEVER, is_killed, killing_after, killing_at};
+use crate::support::killed::{Changes, is_killed, killing_at};
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{Lines, other_process, program_on, signal};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_sync_with};
@@ -378,7 +378,7 @@ fn interrupted_and_killed_it_ends_right() {
             assert_private(&place);
             assert_none_or_all(&world, &place);
             let share = 5 + rng.below(25) + 10 * number;
-            let at = (Counted::FromStart, changes * share / 100);
+            let at = changes * share / 100;
             ends[1] += u32::from(is_killed(child_of(&world, &place, mode, at)));
             assert_private(&place);
             assert_none_or_all(&world, &place);
@@ -391,42 +391,30 @@ fn interrupted_and_killed_it_ends_right() {
 }
 
 /// The environment variable that gives [`killed_child`] its task: root directory, hash of the tip,
-/// mode, from where changes to files are counted, and the number of the one at which it is to kill
-/// itself.
+/// mode, and the number of the change to files at which it is to kill itself.
 const CHILD: &str = "APUS_TEST_SWIFTSYNC_CHILD";
 /// The name of its hints.
 const HINTS: &str = "right.swiftsync.hints";
 /// The name of its source.
 const SOURCE: &str = "blocks-of-it";
 
-/// From where [`killed_child`] counts changes to files.
-#[derive(Clone, Copy, Debug)]
-enum Counted {
-    FromStart,
-    FromFirstSave,
-}
-
 /// A process that kills itself at a change to files.
-fn child_of(world: &World, place: &Place, mode: Mode, (from, number): (Counted, u64)) -> Command {
+fn child_of(world: &World, place: &Place, mode: Mode, number: u64) -> Command {
     let root = place.root().display();
     let tip = world.tip();
-    let told = format!("{root}|{tip}|{mode:?}|{from:?}|{number}");
+    let told = format!("{root}|{tip}|{mode:?}|{number}");
     other_process("swiftsync::interrupted::killed_child", CHILD, &told)
 }
 
-/// Not a test, but the process that the tests here start, and that kills itself. It saves more
+/// Not a test, but the process that the test above starts, and that kills itself. It saves more
 /// often than the program does.
 #[test]
 #[ignore = "a process that another test starts, and that kills itself"]
 fn killed_child() {
     let Ok(told) = std::env::var(CHILD) else { return };
-    let [root, tip, mode, from, number] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
+    let [root, tip, mode, number] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
     let root = Path::new(root);
-    let number = number.parse().unwrap();
-    let disk = match from {
-        "FromStart" => killing_at(number),
-        _ => killing_after("swiftsync/progress", number),
-    };
+    let disk = killing_at(number.parse().unwrap());
     let mut options = Options::new(root.join("datadir"), Network::new(NetworkName::Regtest));
     options.network.minimum_chain_work = Hash::ZERO;
     options.threads = 2;
@@ -437,28 +425,4 @@ fn killed_child() {
         _ => AssumeValid::Block(tip.parse().unwrap()),
     };
     sync::sync_on(&Run::on(&disk, &options), &[root.join(SOURCE)], Watch::default()).unwrap();
-}
-
-#[test]
-fn killed_after_it_has_saved_it_carries_on() {
-    let world = World::of(&small_chain(86, 200, 8_000));
-    let right = world.in_order().muhash();
-    for mode in MODES {
-        let place = prepared(&world, mode, &world.shuffled(10));
-        let run = |number| {
-            let at = (Counted::FromFirstSave, number);
-            is_killed(child_of(&world, &place, mode, at))
-        };
-        let mut saved = 0;
-        let mut rng = Rng::new(86, 1);
-        for _ in 0..5 {
-            // Killed soon after it has saved (again), if it does not end before.
-            let is_killed = run(rng.between(1, 30));
-            saved += usize::from(assert_private(&place) && is_killed);
-            assert_none_or_all(&world, &place);
-        }
-        assert!(saved > 0, "{mode:?}: it was killed while there was something to carry on from");
-        assert!(!run(NEVER), "{mode:?}");
-        assert_ended(&world, &place, &right);
-    }
 }
