@@ -8,7 +8,6 @@ use apus_progress::Watch;
 use apus_swiftsync::{Format, Numbering};
 use apus_sync::Summary;
 use apus_testchain::Chain;
-use apus_wire::put_compact_size;
 
 use super::refusals::{
     Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_unchanged,
@@ -198,33 +197,23 @@ impl Spoiler {
         self.add("for a height beyond the headers", bytes, early);
     }
 
+    /// Files that cannot be read. All kinds of these are in the unit tests of `apus-swiftsync`.
     fn files(&mut self) {
         let right = encode(&self.right, Format::Bip456);
         let named = |words| Due(Blame::Hints, words);
-        let cut = right[..right.len() - 1].to_vec();
-        self.add("cut short by a byte", cut, named(&["ends inside its hints"]));
         let cut = right[..right.len() / 2].to_vec();
         self.add("cut in half", cut, named(&["ends inside its hints"]));
-        self.add("cut inside its head", right[..7].to_vec(), named(&["ends inside its head"]));
-        let longer = [&right[..], &[0]].concat();
-        self.add("a byte after its end", longer, named(&["1 bytes after its end"]));
         let spoil = |at: usize, byte: u8| {
             let mut bytes = right.clone();
             bytes[at] = byte;
             bytes
         };
         self.add("wrong magic", spoil(0, b'u'), named(&["not a hints file"]));
-        self.add("wrong version", spoil(4, 2), named(&["of version 2"]));
         let height = self.world.height().to_le_bytes()[0];
         // The element of block 0 is then taken for that of block 1.
         let words = named(&["the hints are for height 464", "headers ends at 463"]);
         self.add("height + 1 in its head", spoil(5, height + 1), words);
-        let mut bytes = encode(&self.right, Format::Hintsfile02);
-        bytes[5] = height + 1;
-        self.add("height + 1, without block 0", bytes, named(&["ends inside its hints"]));
-        self.add("height - 1 in its head", spoil(5, height - 1), named(&["after its end"]));
         self.add("empty", Vec::new(), named(&["the file is empty"]));
-        self.add("a text", b"not hints at all\n".to_vec(), named(&["not a hints file"]));
     }
 
     fn codes(&mut self) {
@@ -232,43 +221,17 @@ impl Spoiler {
         let code = |hinted: &Hinted| {
             encode(std::slice::from_ref(hinted), Format::Hintsfile02)[9..].to_vec()
         };
-        let with = |right: &[Hinted], at: usize, own: Vec<u8>| {
-            let mut bytes = encode(right, Format::Hintsfile02)[..9].to_vec();
-            for (index, hinted) in right.iter().enumerate() {
-                bytes.extend(if index == at { own.clone() } else { code(hinted) });
-            }
-            bytes
-        };
         let low = |u: &[u32]| (u[u.len() - 1] + 1) / u.len() as u32;
         let at = self.block(|u, _| u.len() > 2 && low(u) > 1);
-        let mut msb = Vec::new();
-        hintsfile_msb::EliasFano::compress(&self.right[at].0).write(&mut msb).unwrap();
-        let mixed = with(&self.right, at, msb);
-        // Read in the wrong order, a code is damaged or ends at another index, as it happens.
-        let orders = Due(Blame::Hints, &["block "]);
-        self.add("one block in the other bit order", mixed, orders);
-        let own = code(&self.right[at]);
-        let mut garbage = own.clone();
-        garbage[2..].iter_mut().for_each(|byte| *byte ^= 0x5a);
-        let garbage = with(&self.right, at, garbage);
-        self.add("garbage for a block's code", garbage, Due(Blame::Hints, &["block "]));
-        let mut many = vec![200];
-        put_compact_size(&mut many, 7);
-        many.extend([0xff; 30]);
-        let many = with(&self.right, at, many);
-        self.add("more indices than fit", many, Due(Blame::Hints, &["more indices than fit"]));
-        let mut far = vec![1];
-        put_compact_size(&mut far, 1 << 30);
-        let far = with(&self.right, at, far);
-        self.add(
-            "an index no block has",
-            far,
-            Due(Blame::Hints, &["larger than the number of outputs"]),
-        );
-        // The indices 4, 5, 11 have one low bit each. With the first two swapped they are 5, 4, 11.
-        let unsorted = vec![3, 11, 0b110 | 0b1, 0, 0];
-        let unsorted = with(&self.right, at, unsorted);
-        self.add("unsorted", unsorted, Due(Blame::Hints, &["block "]));
+        let mut bytes = encode(&self.right, Format::Hintsfile02)[..9].to_vec();
+        for (index, hinted) in self.right.iter().enumerate() {
+            let mut own = code(hinted);
+            if index == at {
+                own[2..].iter_mut().for_each(|byte| *byte ^= 0x5a);
+            }
+            bytes.extend(own);
+        }
+        self.add("garbage for a block's code", bytes, Due(Blame::Hints, &["block "]));
     }
 
     fn other_formats(&mut self) {
@@ -317,7 +280,7 @@ impl Spoiler {
 #[test]
 fn every_kind_is_corrected_or_refused() {
     let Spoiler { world, cases, .. } = Spoiler::all();
-    assert!(cases.len() >= 36, "{}", cases.len());
+    assert!(cases.len() >= 25, "{}", cases.len());
     let synced = world.in_order();
     synced.shrink();
     let muhash = synced.muhash();
