@@ -2,14 +2,12 @@
 //! scripts. And two faults in one chain, of which the lower counts whichever pass finds it.
 
 use apus_node::{AssumeValid, Options};
-use apus_wire::Chain;
 use bitcoin::Sequence;
 
-use super::{Kind, MISSING, SHAPES, TRUNK, check};
+use super::{Kind, MISSING, SHAPES, TRUNK, check, outcome};
 use crate::join::draft::{Draft, SUBSIDY, nowhere, out, pay, pay_to};
 use crate::support::Place;
 use crate::support::blocks::hash;
-use crate::support::outcome::Outcome;
 
 const FIRST: u32 = TRUNK + 1;
 const IMMATURE: &str = "bad-txns-premature-spend-of-coinbase";
@@ -128,12 +126,8 @@ fn scripts_alone_are_assumed_valid() {
         (kind.make)(&mut draft);
         draft.grow(2_100);
         let assumed = AssumeValid::Block(hash(draft.at(draft.height())));
-        let run = |options: Options, place: &Place| {
-            let options = Options { assumevalid: assumed, ..options };
-            Outcome::of_sync(place, &options, &[place.write("blocks", &draft.bytes())])
-        };
-        let (in_order, join) = [(); 2].map(|()| Place::new(Chain::Regtest)).into();
-        let expected = run(in_order.in_order(), &in_order);
+        let change = |options: &mut Options| options.assumevalid = assumed;
+        let expected = outcome(&draft.bytes(), Place::in_order, change);
         let height = match kind.due {
             Some((_, reason)) if reason == SCRIPT => draft.height(),
             due => due.unwrap().0 - 1,
@@ -141,7 +135,8 @@ fn scripts_alone_are_assumed_valid() {
         assert_eq!(expected.height(), height, "{name}");
         assert_eq!(expected.summary.counts.scripts, 0, "{name}");
         let shape = SHAPES[name.len() % SHAPES.len()];
-        run(shape.join(&join), &join).assert_same(&expected, &format!("{name}, {shape:?}"));
+        let joined = outcome(&draft.bytes(), |place| shape.join(place), change);
+        joined.assert_same(&expected, &format!("{name}, {shape:?}"));
     }
 }
 

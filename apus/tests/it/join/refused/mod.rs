@@ -89,6 +89,18 @@ pub fn assume_valid(options: &mut Options, tip: Hash) {
     network.pow_target_spacing *= 3_000;
 }
 
+/// Returns the outcome of a sync of these blocks in a new place, with options after a change.
+fn outcome(
+    blocks: &[Vec<u8>],
+    options: impl Fn(&Place) -> Options,
+    change: impl Fn(&mut Options),
+) -> Outcome {
+    let place = Place::new(Chain::Regtest);
+    let mut options = options(&place);
+    change(&mut options);
+    Outcome::of_sync(&place, &options, &[place.write("blocks", blocks)])
+}
+
 /// Makes a chain of each kind, and joins it in two of the shapes, or in all with
 /// `APUS_TEST_ROUNDS=2`; and assumed valid, in another one.
 fn check(kinds: &[Kind], change: impl Fn(&mut Options)) {
@@ -96,31 +108,21 @@ fn check(kinds: &[Kind], change: impl Fn(&mut Options)) {
     for (number, kind) in kinds.iter().enumerate() {
         let mut draft = trunk.clone();
         kind.make(&mut draft);
-        let run = |options: &dyn Fn(&Place) -> Options| {
-            let place = Place::new(Chain::Regtest);
-            let sources = [place.write("blocks", &draft.bytes())];
-            let mut options = options(&place);
-            change(&mut options);
-            Outcome::of_sync(&place, &options, &sources)
-        };
-        let expected = run(&Place::in_order);
+        let expected = outcome(&draft.bytes(), Place::in_order, &change);
         kind.assert_due(&draft, &expected);
         for shape in SHAPES.iter().cycle().skip(number).step_by(every(2)).take(4 / every(2)) {
-            let joined = run(&|place| shape.join(place));
+            let joined = outcome(&draft.bytes(), |place| shape.join(place), &change);
             joined.assert_same(&expected, &format!("{}, {shape:?}", kind.name));
         }
         draft.grow(1);
         let tip = hash(draft.at(draft.height()));
-        let run = |options: &dyn Fn(&Place) -> Options| {
-            let place = Place::new(Chain::Regtest);
-            let mut options = options(&place);
-            change(&mut options);
-            assume_valid(&mut options, tip);
-            Outcome::of_sync(&place, &options, &[place.write("blocks", &draft.bytes())])
+        let change = |options: &mut Options| {
+            change(options);
+            assume_valid(options, tip);
         };
-        let expected = run(&Place::in_order);
+        let expected = outcome(&draft.bytes(), Place::in_order, change);
         let shape = SHAPES[(number + 2) % SHAPES.len()];
-        let joined = run(&|place| shape.join(place));
+        let joined = outcome(&draft.bytes(), |place| shape.join(place), change);
         joined.assert_same(&expected, &format!("{}, assumed valid, {shape:?}", kind.name));
     }
 }

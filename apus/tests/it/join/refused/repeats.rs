@@ -1,10 +1,9 @@
 //! Transactions that come again (BIP30), on a network where BIP34 does not rule that out.
 
 use apus_node::Options;
-use apus_wire::Chain;
 use bitcoin::transaction::Transaction;
 
-use super::{Kind, MISSING, SHAPES, Shape, TRUNK, check, compare_on_base};
+use super::{Kind, MISSING, SHAPES, TRUNK, check, compare_on_base, outcome};
 use crate::join::draft::{Draft, SUBSIDY, out, pay};
 use crate::support::outcome::Outcome;
 use crate::support::{Place, blocks};
@@ -182,15 +181,10 @@ fn a_transaction_comes_again_under_bip34() {
     for kind in REPEATS.iter().chain(&PAYMENTS_AGAIN) {
         let mut draft = trunk.clone();
         (kind.make)(&mut draft);
-        let run = |options: &dyn Fn(&Place) -> Options| {
-            let place = Place::new(Chain::Regtest);
-            let source = place.write("blocks", &draft.bytes());
-            Outcome::of_sync(&place, &options(&place), &[source])
-        };
-        let expected = run(&Place::in_order);
+        let expected = outcome(&draft.bytes(), Place::in_order, |_| {});
         assert!(expected.height() < draft.height(), "{}", kind.name);
         for shape in [SHAPES[0], SHAPES[3]] {
-            let joined = run(&|place| shape.join(place));
+            let joined = outcome(&draft.bytes(), |place| shape.join(place), |_| {});
             joined.assert_same(&expected, &format!("{}, {shape:?}", kind.name));
         }
     }
@@ -236,18 +230,10 @@ fn a_coinbase_from_before_bip34_comes_again_where_nobody_looks() {
             spent_at.iter().for_each(|height| spend_at(draft, *height, last));
         });
         let change = with_bip34_from_50(&draft);
-        let run = |options: &dyn Fn(&Place) -> Options| {
-            let place = Place::new(Chain::Regtest);
-            let mut options = options(&place);
-            change(&mut options);
-            let source = place.write("blocks", &draft.bytes());
-            Outcome::of_sync(&place, &options, &[source])
-        };
-        let expected = run(&Place::in_order);
-        for Shape { threads, dbcache_bytes } in SHAPES {
-            let joined = run(&|place| Shape { threads, dbcache_bytes }.join(place));
-            let what = format!("spent at {spent_at:?}, {threads} workers, {dbcache_bytes} bytes");
-            joined.assert_same(&expected, &what);
+        let expected = outcome(&draft.bytes(), Place::in_order, &change);
+        for shape in SHAPES {
+            let joined = outcome(&draft.bytes(), |place| shape.join(place), &change);
+            joined.assert_same(&expected, &format!("spent at {spent_at:?}, {shape:?}"));
         }
     }
 }

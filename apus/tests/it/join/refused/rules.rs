@@ -6,7 +6,7 @@ use apus_testchain::{Break, Builder, Parent, every};
 use apus_wire::Chain;
 use bitcoin::hashes::Hash as _;
 
-use super::{SHAPES, assume_valid};
+use super::{SHAPES, assume_valid, outcome};
 use crate::support::outcome::Outcome;
 use crate::support::swift::small_chain;
 use crate::support::{Place, hash_of, with_genesis};
@@ -48,16 +48,12 @@ fn broken_rules_are_refused_where_scripts_are_assumed_valid() {
         let hash = bitcoin::BlockHash::from_byte_array(hash_of(&broken).0);
         let parent = Parent::new(hash, blocks.len() as u32, vec![time.min(u32::MAX - 10_000)]);
         let child = encode_block(&Builder::block_on(&parent).finish());
-        let run = |options: &dyn Fn(&Place) -> Options| {
-            let place = Place::new(Chain::Regtest);
-            let sources = [place.write("blocks", blocks.iter().chain([&broken, &child]))];
-            let mut options = options(&place);
-            assume_valid(&mut options, hash_of(&child));
-            Outcome::of_sync(&place, &options, &sources)
-        };
-        let expected = run(&Place::in_order);
+        let tip = hash_of(&child);
+        let change = |options: &mut Options| assume_valid(options, tip);
+        let all = [&blocks[..], &[broken, child]].concat();
+        let expected = outcome(&all, Place::in_order, change);
         let shape = SHAPES[(number / 4) % SHAPES.len()];
-        let joined = run(&|place| shape.join(place));
+        let joined = outcome(&all, |place| shape.join(place), change);
         joined.assert_same(&expected, &format!("{rule:?}, {shape:?}"));
         // Where the header is refused, the assumed block above it is not known.
         let is_assumed = joined.summary.counts.scripts == 0;
