@@ -24,6 +24,24 @@ fn planned(place: &Place) -> String {
     job
 }
 
+/// The result of a task whose file's name begins so.
+fn result_of(job: &str, start: &str) -> PathBuf {
+    let mut paths = std::fs::read_dir(job).unwrap().map(|entry| entry.unwrap().path());
+    let is_it = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with(start) && !name.ends_with(".done")
+    };
+    paths.find(is_it).unwrap()
+}
+
+/// Panics unless the command fails and says all this.
+#[track_caller]
+fn refused(args: &[&str], words: &[&str]) {
+    let (status, _, err) = shard(args);
+    assert_eq!(status, Some(1), "{args:?}: {err}");
+    assert_contains(&err, words);
+}
+
 #[test]
 fn a_task_names_the_tasks_that_come_first() {
     let place = Place::new(apus_wire::Chain::Regtest);
@@ -63,26 +81,19 @@ fn a_result_of_another_job_or_with_damage_is_named() {
             shard(&["read", "--job", job, "--span", span]);
         }
     }
-    let names: Vec<_> = std::fs::read_dir(&job).unwrap().map(|name| name.unwrap()).collect();
-    let of_span = |name: &str| name.starts_with("read-00000-") && !name.ends_with(".done");
-    let name = names.iter().map(|name| name.file_name().into_string().unwrap());
-    let name = name.into_iter().find(|name| of_span(name)).unwrap();
-    let ours = Path::new(&job).join(&name);
-    let theirs = Path::new(&others).join(&name);
+    let ours = result_of(&job, "read-00000-");
+    let name = ours.file_name().unwrap().to_str().unwrap();
+    let theirs = Path::new(&others).join(name);
     let done = |path: &Path| path.with_file_name(format!("{name}.done"));
     let kept = std::fs::read(done(&ours)).unwrap();
     std::fs::copy(done(&theirs), done(&ours)).unwrap();
     let matching = ["match", "--job", &job, "--partition", "0"];
-    let (status, _, err) = shard(&matching);
-    assert_eq!(status, Some(1));
-    assert!(err.contains(&format!("{name}.done")) && err.contains("another job"), "{err}");
+    refused(&matching, &[&format!("{name}.done"), "another job"]);
     std::fs::write(done(&ours), kept).unwrap();
     change_file(&ours, |bytes| bytes[20] ^= 1);
-    let (status, _, err) = shard(&matching);
-    assert_eq!(status, Some(1));
-    assert!(err.contains(&name) && err.contains("damaged"), "{err}");
     let again = ["read", "--job", &job, "--span", "0", "--again"];
-    assert!(err.contains(&format!("write it again: `apus shard {}`", again.join(" "))), "{err}");
+    let remedy = format!("write it again: `apus shard {}`", again.join(" "));
+    refused(&matching, &[name, "damaged", &remedy]);
     assert_eq!(shard(&again).1, "read 0: done\n");
     assert_eq!(shard(&matching).1, "match 0: done\n");
 }
@@ -100,12 +111,7 @@ fn what_is_damaged_is_written_again() {
     let datadir = place.root().join("new");
     let finish = ["finish", "--job", &job, "--datadir", datadir.to_str().unwrap(), "--json"];
     for (stage, option) in [("read", "--span"), ("match", "--partition"), ("check", "--bucket")] {
-        let names = std::fs::read_dir(&job).unwrap().map(|entry| entry.unwrap().path());
-        let is_it = |path: &PathBuf| {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            name.starts_with(&format!("{stage}-00000-")) && !name.ends_with(".done")
-        };
-        let data = names.into_iter().find(is_it).unwrap();
+        let data = result_of(&job, &format!("{stage}-00000-"));
         let done = PathBuf::from(format!("{}.done", data.display()));
         let kept = std::fs::read(&done).unwrap();
         // Its index: cut off, changed, empty.
@@ -145,8 +151,7 @@ fn what_is_damaged_is_written_again() {
     // The plan itself cannot be made again.
     let plan = Path::new(&job).join("job.done");
     std::fs::write(&plan, b"cut off").unwrap();
-    let (status, _, err) = shard(&["todo", "--job", &job]);
-    assert!(status == Some(1) && err.contains("the job is damaged"), "{err}");
+    refused(&["todo", "--job", &job], &["the job is damaged"]);
 }
 
 /// The loop of the guide ends with what is wrong, whatever fails.
@@ -175,13 +180,7 @@ fn the_loop_of_the_guide_ends() {
     // A result that a task needs is cut off.
     shard(&["read", "--job", &job, "--span", "0"]);
     shard(&["read", "--job", &job, "--span", "1"]);
-    let names = std::fs::read_dir(&job).unwrap().map(|entry| entry.unwrap().path());
-    let is_data = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.starts_with("read-00001-") && !name.ends_with(".done")
-    };
-    let data = names.into_iter().find(is_data).unwrap();
-    std::fs::write(&data, b"").unwrap();
+    std::fs::write(result_of(&job, "read-00001-"), b"").unwrap();
     let (status, said) = run(place.root());
     assert_eq!(status, Some(1), "{said}");
     assert_contains(&said, &["--span 1 --again`", "tasks without a result that come first: "]);
@@ -199,22 +198,18 @@ fn a_block_that_has_changed_is_named_with_its_place() {
     change_file(&path, |bytes| *bytes.iter_mut().nth_back(4).unwrap() ^= 1);
     let datadir = place.root().join("new");
     let finish = ["finish", "--job", &job, "--datadir", datadir.to_str().unwrap()];
-    let (status, _, err) = shard(&finish);
-    assert_eq!(status, Some(1));
-    assert!(err.contains(path.to_str().unwrap()) && err.contains("no longer the one"), "{err}");
+    refused(&finish, &[path.to_str().unwrap(), "no longer the one"]);
 }
 
 #[test]
 fn a_task_that_runs_again_writes_the_same_or_is_named() {
     let place = Place::new(apus_wire::Chain::Regtest);
     let job = planned(&place);
-    let compare = |task: [&str; 3]| {
+    let args = |task: [&'static str; 3]| {
         let [stage, option, number] = task;
-        shard(&[stage, "--job", &job, option, number, "--compare"])
+        [stage, "--job", &job, option, number, "--compare"]
     };
-    let (status, _, err) = compare(["read", "--span", "0"]);
-    assert_eq!(status, Some(1));
-    assert!(err.contains("read 0 has no result to compare with"), "{err}");
+    refused(&args(["read", "--span", "0"]), &["read 0 has no result to compare with"]);
     shard(&["run", "--job", &job, "--quiet"]);
     let files = || {
         let mut files: Vec<_> = std::fs::read_dir(&job).unwrap().map(|f| f.unwrap()).collect();
@@ -226,27 +221,18 @@ fn a_task_that_runs_again_writes_the_same_or_is_named() {
     for [stage, option] in tasks {
         for number in ["0", "1"] {
             let same = format!("{stage} {number}: the same in another run\n");
-            assert_eq!(compare([stage, option, number]), (Some(0), same, String::new()));
+            assert_eq!(shard(&args([stage, option, number])), (Some(0), same, String::new()));
         }
     }
     assert!(files().eq(before.iter().cloned()), "nothing is written");
     // A worker that lies is not found by checksums, which it writes itself.
     for [stage, option] in tasks {
-        let start = format!("{stage}-00001-");
-        let is_it = |path: &&PathBuf| {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            name.starts_with(&start) && !name.ends_with(".done")
-        };
-        let path = before.iter().map(|(path, _)| path).find(is_it).unwrap();
-        let kept = std::fs::read(path).unwrap();
-        let mut bytes = kept.clone();
-        bytes[12] ^= 1;
-        std::fs::write(path, &bytes).unwrap();
-        let (status, _, err) = compare([stage, option, "1"]);
-        assert_eq!(status, Some(1));
+        let path = result_of(&job, &format!("{stage}-00001-"));
+        let flip = || change_file(&path, |bytes| bytes[12] ^= 1);
+        flip();
         let named = format!("{} at byte 12: another run", path.display());
-        assert!(err.contains(&named), "{err}");
-        std::fs::write(path, &kept).unwrap();
+        refused(&args([stage, option, "1"]), &[&named]);
+        flip();
     }
     assert_eq!(shard(&["read", "--job", &job, "--span", "1", "--compare", "--again"]).0, Some(2));
 }
