@@ -18,7 +18,6 @@ use apus_progress::{Observer, Progress};
 use apus_sync as sync;
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;
-use apus_tools::UtxoHash;
 use apus_wire::Chain;
 use rustix::io::Errno;
 
@@ -142,8 +141,7 @@ fn held(place: &Place) -> (String, u64, usize) {
 
 /// The best block's height, 0 without coins.
 fn height(place: &Place) -> u32 {
-    let stats = tools::txoutset_info(&place.options(), UtxoHash::None, Watch::default());
-    stats.ok().flatten().map_or(0, |stats| stats.height)
+    place.committed().map_or(0, |(height, _)| height)
 }
 
 #[test]

@@ -24,8 +24,6 @@ use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::{Chain, Rng, Spec, rounds};
-use apus_tools as tools;
-use apus_tools::UtxoHash;
 use rustix::process::Signal;
 
 use crate::peers::world::Told;
@@ -170,13 +168,6 @@ fn assert_no_tables_left(place: &Place, what: &str) {
     assert_eq!(bytes, live, "{what}: bytes of tables");
 }
 
-/// The best block whose coins are committed; `None` where there are none.
-fn committed(place: &Place) -> Option<(u32, Hash)> {
-    let options = place.options();
-    let stats = tools::txoutset_info(&options, UtxoHash::None, Watch::default()).ok()??;
-    (stats.txouts > 0).then_some((stats.height, stats.best_block))
-}
-
 /// An observer of the passes, which may ask to stop at the first report of one.
 #[derive(Default)]
 struct Watcher {
@@ -292,9 +283,9 @@ impl PowerCuts {
     fn carry_on(&mut self, begun: Begun, base: &Place, cut: (&Place, &Watcher), what: &str) {
         let test = &self.test;
         let (place, watch) = cut;
-        let shown = committed(place);
+        let shown = place.committed();
         let new = Some((test.world.height(), test.world.tip()));
-        assert!(shown == committed(base) || shown == new, "{what}: {shown:?}");
+        assert!(shown == base.committed() || shown == new, "{what}: {shown:?}");
         // Core refuses a manifest whose last record is torn; Apus opens it, and writes another.
         let is_torn = watch.power.as_ref().is_some_and(|power| power.is_torn());
         if begun != Begun::Empty && !is_torn && self.rng.percent(50) {
@@ -380,7 +371,7 @@ fn interrupted_and_killed_it_ends_right() {
     test.run(Begun::Empty, &disk, &options, &Watcher::default()).unwrap();
     test.assert_right(&whole, "not interrupted");
     let assert_none_or_all = || {
-        let shown = committed(&place);
+        let shown = place.committed();
         let tip = (test.world.height(), test.world.tip());
         assert!(shown.is_none_or(|shown| shown == tip), "{shown:?}");
     };

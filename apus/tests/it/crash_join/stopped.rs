@@ -6,7 +6,7 @@ use apus_node::{AssumeValid, Options};
 use apus_progress::Method;
 use apus_progress::Phase;
 
-use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watcher, committed, join_dir};
+use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watcher, join_dir};
 use crate::join::refused::assume_valid;
 use crate::support::judge::Judge;
 use crate::support::{Place, change_file};
@@ -14,11 +14,11 @@ use crate::support::{Place, change_file};
 /// A directory in which a join was asked to stop in `pass`.
 pub fn stopped(test: &Test, begun: Begun, pass: Phase) -> Place {
     let place = test.begin(begun);
-    let old = committed(&place);
+    let old = place.committed();
     let watch = Watcher::stopping_in(pass);
     let summary = test.run(begun, &Disk::new(), &test.options(&place), &watch).unwrap();
     assert!(summary.interrupted, "{begun:?}, {pass:?}");
-    assert_eq!(committed(&place), old, "{begun:?}, {pass:?}: nothing unfinished is shown");
+    assert_eq!(place.committed(), old, "{begun:?}, {pass:?}: nothing unfinished is shown");
     assert!(join_dir(&place).join("progress").is_file(), "{begun:?}, {pass:?}");
     place
 }

@@ -155,6 +155,14 @@ impl Place {
         tools::txoutset_info(&self.options(), hash, Watch::default()).unwrap().unwrap()
     }
 
+    /// Returns the best block whose coins are committed, with its height, if there are any.
+    pub fn committed(&self) -> Option<(u32, Hash)> {
+        // An unfinished directory cannot be read.
+        let stats = tools::txoutset_info(&self.options(), UtxoHash::None, Watch::default());
+        let stats = stats.ok()??;
+        (stats.txouts > 0).then_some((stats.height, stats.best_block))
+    }
+
     /// Returns the index and the files of the data directory's blocks.
     pub fn blocks(&self) -> (BlockIndex, BlockFiles) {
         let disk = Disk::new();

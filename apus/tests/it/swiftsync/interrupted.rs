@@ -17,8 +17,6 @@ use apus_progress::Watch;
 use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_testchain::{Chain, Rng, Spec, rounds};
-use apus_tools as tools;
-use apus_tools::UtxoHash;
 use apus_wire::{Chain as NetworkName, Network};
 use rustix::process::Signal;
 
@@ -45,15 +43,7 @@ fn assert_private(place: &Place) -> bool {
 
 /// Panics if coins were committed before the end.
 fn assert_no_coins(place: &Place) {
-    assert_eq!(committed(place), None, "a half-built UTXO set is not shown");
-}
-
-/// The height and hash of the best block whose coins are committed.
-fn committed(place: &Place) -> Option<(u32, Hash)> {
-    let options = place.options();
-    // An unfinished directory has none.
-    let stats = tools::txoutset_info(&options, UtxoHash::None, Watch::default()).ok()??;
-    (stats.txouts > 0).then_some((stats.height, stats.best_block))
+    assert_eq!(place.committed(), None, "a half-built UTXO set is not shown");
 }
 
 /// An observer that asks to stop after a number of reports of a SwiftSync, and keeps the first and
@@ -339,7 +329,7 @@ fn prepared(world: &World, mode: Mode, order: &[usize]) -> Place {
 /// Panics unless all or nothing is shown.
 #[track_caller]
 fn assert_none_or_all(world: &World, place: &Place) {
-    let tip = committed(place);
+    let tip = place.committed();
     assert!(tip.is_none_or(|tip| tip == (world.height(), world.tip())), "{tip:?}");
 }
 

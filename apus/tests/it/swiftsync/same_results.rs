@@ -16,44 +16,33 @@ use crate::support::{Place, blocks_of, data, hash_of, shared, with_genesis};
 /// The number of blocks up to the hints' height that have undo data in either mode.
 const UNDO_BLOCKS: u32 = 288;
 
-/// The content of a directory that must be the same after each way to sync.
-struct Result {
-    muhash: String,
-    hash_serialized_3: String,
-    coins: u64,
-}
-
-impl Result {
-    fn of(place: &Place) -> Self {
-        let hash = |kind| place.stats(kind).hash.unwrap().1.to_string();
-        let (muhash, coins) = place.muhash();
-        Self { muhash, coins, hash_serialized_3: hash(UtxoHash::HashSerialized3) }
-    }
+/// The sums of a UTXO set and its number of coins, the same after each way to sync.
+fn sums(place: &Place) -> (String, String, u64) {
+    let (muhash, coins) = place.muhash();
+    let serialized = place.stats(UtxoHash::HashSerialized3).hash.unwrap().1;
+    (serialized.to_string(), muhash, coins)
 }
 
 /// Compares a directory of SwiftSync with one that was synced in order.
 struct Expected<'a> {
     world: &'a World,
     place: Place,
-    result: Result,
+    sums: (String, String, u64),
 }
 
 impl<'a> Expected<'a> {
     fn new(world: &'a World, place: Place) -> Self {
-        let result = Result::of(&place);
-        Self { world, place, result }
+        let sums = sums(&place);
+        Self { world, place, sums }
     }
 
     fn check(&self, place: &Place, mode: Mode, summary: &Summary, what: &str) {
         let tip = (summary.height, summary.best_block);
         assert_eq!(tip, (self.world.height(), self.world.tip()), "{what}");
         assert!(summary.refusals.is_empty(), "{what}: {:?}", summary.refusals);
-        assert_eq!(summary.coins, Some(self.result.coins), "{what}");
+        assert_eq!(summary.coins, Some(self.sums.2), "{what}");
         assert_eq!(summary.counts.blocks, u64::from(self.world.height()), "{what}");
-        let result = Result::of(place);
-        assert_eq!(result.coins, self.result.coins, "{what}");
-        assert_eq!(result.muhash, self.result.muhash, "{what}");
-        assert_eq!(result.hash_serialized_3, self.result.hash_serialized_3, "{what}");
+        assert_eq!(sums(place), self.sums, "{what}");
         self.check_blocks(place, mode, what);
         assert!(!place.swift_dir().exists(), "{what}: nothing is left behind");
     }
@@ -107,7 +96,7 @@ fn judged(world: &World, place: &Place, next: &[Vec<u8>]) {
 fn real_chain(network: Network, blocks: Vec<Vec<u8>>, muhash: &str) {
     let world = World::new(network, blocks);
     let expected = Expected::new(&world, world.in_order());
-    assert_eq!(expected.result.muhash, muhash, "Core's own");
+    assert_eq!(expected.sums.1, muhash, "Core's own");
     for mode in MODES {
         for (threads, order) in [(2, world.file_order()), (3, world.shuffled(1))] {
             let (place, hints, sources) = world.prepared(mode, &order);
@@ -141,7 +130,7 @@ fn any_number_of_workers_and_any_order_of_blocks_give_the_same() {
     let world = World::of(&chain);
     let next = with_genesis(&chain.fork(chain.height(), 6, 1)).split_off(world.blocks.len());
     let expected = Expected::new(&world, world.in_order());
-    assert_eq!(expected.result.coins, chain.totals().unspent);
+    assert_eq!(expected.sums.2, chain.totals().unspent);
     let mut reversed = world.file_order();
     reversed.reverse();
     let orders =
@@ -241,7 +230,7 @@ fn stale_blocks_are_kept() {
     let branch = reorganised.write("stale", &with_genesis(&stale[0]));
     reorganised.sync(&[branch]);
     reorganised.sync(&[reorganised.write("blocks", &blocks)]);
-    assert_eq!(reorganised.muhash().0, expected.result.muhash);
+    assert_eq!(reorganised.muhash().0, expected.sums.1);
     let place = world.place();
     let hints = world.write_hints(&place, world.height());
     let sources = [reorganised.datadir()];
