@@ -1,5 +1,6 @@
-//! Requests to stop (Ctrl-C): whatever phase a command is in, it ends there, says that it did, and
-//! begins nothing else but to save.
+//! What commands report, phase by phase: the share that is done. And requests to stop (Ctrl-C):
+//! whatever phase a command is in, it ends there, says that it did, and begins nothing else but to
+//! save.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -27,7 +28,7 @@ use crate::support::chains::small;
 use crate::support::listed::Listed;
 use crate::support::snapshot::Snapshot;
 use crate::support::swift::{Mode, World};
-use crate::support::{Place, data};
+use crate::support::{Place, data, with_genesis};
 use Phase::{
     Connecting, Disconnecting, Exporting, Headers, Indexing, JoinChecking, JoinMatching,
     JoinReading, MakingHints, Merging, ReadingBlocks, ReadingCoins, ReadingFilters,
@@ -85,14 +86,30 @@ const STEP_BY_STEP: [Phase; 7] = [
     Merging,
 ];
 
+/// The shares that were reported in a phase.
+fn shares(reports: &Reports, phase: Phase) -> Vec<f64> {
+    reports.iter().filter(|(seen, _)| *seen == phase).map(|(_, share)| *share).collect()
+}
+
+/// Panics unless the reported shares of a phase grow to 1 in at least `steps_min` steps.
+#[track_caller]
+fn assert_complete(reports: &Reports, phase: Phase, steps_min: usize) {
+    let seen = shares(reports, phase);
+    let steps = seen.iter().filter(|share| **share > 0.0).count();
+    assert!(steps >= steps_min, "{phase:?}: {seen:?}");
+    assert!(seen.iter().all(|share| (0.0..=1.0).contains(share)), "{phase:?}: {seen:?}");
+    assert!(seen.contains(&1.0), "{phase:?}: {seen:?}");
+}
+
 /// Asks a command to stop in each phase that it goes through, at the first report and at the second
 /// one. In `phases` it must end there: nothing that follows but a commit is begun, and the result
 /// says so. In any other phase, what is done is being saved, or the only report is that of the end.
+/// Returns the reports of the command where nobody stops it.
 fn assert_stops(
     name: &str,
     phases: &[Phase],
     command: impl Fn(&dyn Observer, &AtomicBool) -> bool,
-) {
+) -> Reports {
     let (interrupted, whole, _) = watch(None, &command);
     assert!(!interrupted, "{name}: nobody asked it to stop");
     let mut order: Vec<Phase> = Vec::new();
@@ -125,6 +142,7 @@ fn assert_stops(
             assert!(!is_whole, "{what}: it went on to the end of the phase: {after:?}");
         }
     }
+    whole
 }
 
 /// A chain, a directory that was synced in order, its snapshot, and hints.
@@ -194,11 +212,52 @@ fn is_interrupted(result: Result<Summary, SyncError>) -> bool {
 fn statistics_of_the_utxo_set() {
     let it = Synced::new();
     for hash in [UtxoHash::None, UtxoHash::MuHash, UtxoHash::HashSerialized3] {
-        assert_stops(&format!("{hash:?}"), &[ReadingCoins], |observer, stop| {
+        let whole = assert_stops(&format!("{hash:?}"), &[ReadingCoins], |observer, stop| {
             let options = it.options(&it.place);
             tools::txoutset_info(&options, hash, Watch::new(observer, stop)).unwrap().is_none()
         });
+        assert_complete(&whole, ReadingCoins, 1);
     }
+}
+
+#[test]
+fn syncs_report_the_share_done() {
+    let blocks = with_genesis(small(3));
+    let reports = |dbcache_bytes| {
+        let place = Place::new(Network::Regtest);
+        let source = [place.write("chain", &blocks)];
+        let options = Options { dbcache_bytes, ..place.options() };
+        watch(None, &|observer, stop| {
+            is_interrupted(sync::sync(&options, &source, Watch::new(observer, stop)))
+        })
+    };
+    let place = Place::new(Network::Regtest);
+    let (_, of_one_commit, _) = reports(place.options().dbcache_bytes);
+    assert_complete(&of_one_commit, WritingCoins, 1);
+    // It commits all the time.
+    let (_, of_many, _) = reports(1);
+    assert_complete(&of_many, Merging, 1);
+    assert!(shares(&of_many, WritingCoins).len() <= 2, "that of the end alone");
+    assert!(shares(&of_many, Connecting).len() > 10);
+
+    place.sync_blocks("chain", &blocks);
+    let hints = place.root().join("hints");
+    let (_, of_hints, _) = watch(None, &|observer, stop| {
+        let format = Format::Bip456;
+        let watch = Watch::new(observer, stop);
+        let made = apus_claims::create_hints(&place.options(), Some(160), format, &hints, watch);
+        made.unwrap().interrupted
+    });
+    assert_complete(&of_hints, ReadingUndo, 40);
+    assert_complete(&of_hints, MakingHints, 1);
+    std::fs::remove_file(&hints).unwrap();
+    apus_claims::create_hints(&place.options(), None, Format::Bip456, &hints, Watch::default())
+        .unwrap();
+    let (_, of_swiftsync, _) = watch(None, &|observer, stop| {
+        let options = place.options().with_hints(&hints);
+        is_interrupted(sync::reindex(&options, Watch::new(observer, stop)))
+    });
+    assert_complete(&of_swiftsync, WritingCoins, 2);
 }
 
 #[test]

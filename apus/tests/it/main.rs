@@ -33,7 +33,6 @@ mod old_files;
 mod old_undo;
 mod peers;
 mod printed;
-mod progress;
 mod pruned;
 mod rewind;
 mod real_chains;
