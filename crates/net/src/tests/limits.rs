@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 
-use super::{headers_on, regtest, tree_of};
-use crate::{Arrival, GivesUp, Has, Limits, Missing, PeerId, Schedule, claim};
+use super::{has, headers_on, regtest, scheduled, tree_of};
+use crate::{Arrival, GivesUp, Has, Missing, PeerId, Schedule, claim};
 
 const PEER: PeerId = PeerId(1);
 const OTHER: PeerId = PeerId(2);
@@ -17,13 +17,7 @@ const OTHER: PeerId = PeerId(2);
 /// Returns a schedule with room for `bytes_max` bytes and with [`PEER`], which has a chain of
 /// `count` blocks.
 fn schedule(count: u32, bytes_max: u64) -> (Schedule, Tree, Arc<[BlockId]>) {
-    let (_, genesis) = regtest();
-    let chain = headers_on(&genesis, count, 1);
-    let tree = tree_of(std::slice::from_ref(&chain));
-    let plan: Arc<[BlockId]> =
-        chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
-    let block_interval = Duration::from_secs(600);
-    let mut schedule = Schedule::new(Limits { bytes_max, block_interval });
+    let (tree, plan, mut schedule) = scheduled(count, bytes_max);
     schedule.set_peer(PEER, has(&plan));
     // Blocks are small, so that many of them are requested at a time.
     for _ in 0..200 {
@@ -32,11 +26,6 @@ fn schedule(count: u32, bytes_max: u64) -> (Schedule, Tree, Arc<[BlockId]>) {
         assert_eq!(schedule.arrived(PEER, plan[0], 100, Duration::ZERO), Arrival::Wanted);
     }
     (schedule, tree, plan)
-}
-
-/// Returns what a peer has that has the whole plan.
-fn has(plan: &[BlockId]) -> Has {
-    Has { best: plan[plan.len() - 1], is_limited: false, is_inbound: false }
 }
 
 /// Returns the blocks to request from each peer, in the order of the plan.

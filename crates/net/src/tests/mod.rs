@@ -17,8 +17,13 @@ mod tip_watch;
 mod transport;
 mod v2_judged;
 
-use apus_chain::Tree;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_chain::{BlockId, Tree};
 use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
+
+use crate::{Has, Limits, Schedule};
 
 /// Returns regtest, and the header of its genesis block.
 fn regtest() -> (Network, Header) {
@@ -47,4 +52,19 @@ fn tree_of(branches: &[Vec<Header>]) -> Tree {
         tree.restore(header.hash(), header, false).unwrap();
     }
     tree
+}
+
+/// Returns a chain of `count` blocks, and a schedule with room for `bytes_max` bytes.
+fn scheduled(count: u32, bytes_max: u64) -> (Tree, Arc<[BlockId]>, Schedule) {
+    let (_, genesis) = regtest();
+    let chain = headers_on(&genesis, count, 1);
+    let tree = tree_of(std::slice::from_ref(&chain));
+    let plan = chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
+    let block_interval = Duration::from_secs(600);
+    (tree, plan, Schedule::new(Limits { bytes_max, block_interval }))
+}
+
+/// Returns what a peer has that has the whole plan.
+fn has(plan: &[BlockId]) -> Has {
+    Has { best: plan[plan.len() - 1], is_limited: false, is_inbound: false }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use apus_chain::{BlockId, Tree};
 use apus_testchain::Rng;
 
-use super::{headers_on, regtest, tree_of};
+use super::{has, headers_on, regtest, scheduled, tree_of};
 use crate::{Arrival, Fault, Has, Limits, PeerId, Schedule};
 
 const STEP: Duration = Duration::from_millis(20);
@@ -263,17 +263,10 @@ fn a_thousand_swarms_deliver_every_block() {
 /// A single peer is never dropped for stalling: there is no other to ask.
 #[test]
 fn a_lone_peer_may_take_its_time() {
-    let (_, genesis) = regtest();
-    let chain = headers_on(&genesis, 10, 1);
-    let tree = tree_of(std::slice::from_ref(&chain));
-    let plan: Arc<[BlockId]> =
-        chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
-    let interval = Duration::from_secs(600);
-    let mut schedule = Schedule::new(Limits { bytes_max: 1000, block_interval: interval });
+    let (tree, plan, mut schedule) = scheduled(10, 1000);
     schedule.want(Arc::clone(&plan), once(0..10));
     let peer = PeerId(1);
-    let has = Has { best: plan[9], is_limited: false, is_inbound: false };
-    schedule.set_peer(peer, has);
+    schedule.set_peer(peer, has(&plan));
     schedule.read(0);
     // Memory is too small even for one block: the first is requested all the same.
     assert_eq!(schedule.requests(&tree, Duration::ZERO), [(peer, vec![plan[0]])]);
@@ -283,18 +276,11 @@ fn a_lone_peer_may_take_its_time() {
 
 #[test]
 fn a_block_that_was_not_asked_for_is_noticed() {
-    let (_, genesis) = regtest();
-    let chain = headers_on(&genesis, 10, 1);
-    let tree = tree_of(std::slice::from_ref(&chain));
-    let plan: Arc<[BlockId]> =
-        chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
-    let interval = Duration::from_secs(600);
-    let mut schedule = Schedule::new(Limits { bytes_max: 1 << 30, block_interval: interval });
+    let (tree, plan, mut schedule) = scheduled(10, 1 << 30);
     schedule.want(Arc::clone(&plan), once(0..5));
     let first = PeerId(1);
     let second = PeerId(2);
-    let has = Has { best: plan[9], is_limited: false, is_inbound: false };
-    schedule.set_peer(first, has);
+    schedule.set_peer(first, has(&plan));
     assert_eq!(schedule.requests(&tree, Duration::ZERO).len(), 1);
     let now = Duration::from_secs(1);
     assert_eq!(schedule.arrived(first, plan[7], 100, now), Arrival::NotAsked);
@@ -310,19 +296,11 @@ fn a_block_that_was_not_asked_for_is_noticed() {
 }
 
 fn one_block(peers: u64) -> (Tree, BlockId, Schedule) {
-    let (_, genesis) = regtest();
-    let chain = headers_on(&genesis, 1, 1);
-    let tree = tree_of(std::slice::from_ref(&chain));
-    let block = tree.find(&chain[0].hash()).unwrap();
-    let interval = Duration::from_secs(600);
-    let mut schedule = Schedule::new(Limits { bytes_max: 1 << 30, block_interval: interval });
-    schedule.want(Arc::new([block]), once(0..1));
-    for id in 1..=peers {
-        let has = Has { best: block, is_limited: false, is_inbound: false };
-        schedule.set_peer(PeerId(id), has);
-    }
+    let (tree, plan, mut schedule) = scheduled(1, 1 << 30);
+    schedule.want(Arc::clone(&plan), once(0..1));
+    (1..=peers).for_each(|id| schedule.set_peer(PeerId(id), has(&plan)));
     schedule.read(0);
-    (tree, block, schedule)
+    (tree, plan[0], schedule)
 }
 
 /// A peer whose block is late is not dropped while it sends: another one is asked, and the first
@@ -428,16 +406,10 @@ fn inbound_peers_are_asked_for_what_no_other_has() {
 /// The first blocks are assumed to be large. Three that are not show it.
 #[test]
 fn small_blocks_are_soon_known_to_be_small() {
-    let (_, genesis) = regtest();
-    let chain = headers_on(&genesis, 100, 1);
-    let tree = tree_of(std::slice::from_ref(&chain));
-    let plan: Arc<[BlockId]> =
-        chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
-    let interval = Duration::from_secs(600);
-    let mut schedule = Schedule::new(Limits { bytes_max: 1 << 30, block_interval: interval });
+    let (tree, plan, mut schedule) = scheduled(100, 1 << 30);
     schedule.want(Arc::clone(&plan), once(0..100));
     let peer = PeerId(1);
-    schedule.set_peer(peer, Has { best: plan[99], is_limited: false, is_inbound: false });
+    schedule.set_peer(peer, has(&plan));
     let mut in_flight = Vec::new();
     for expected in [1, 2, 3, 4] {
         let asked = schedule.requests(&tree, Duration::ZERO);
@@ -452,17 +424,10 @@ fn small_blocks_are_soon_known_to_be_small() {
 /// wait.
 #[test]
 fn a_new_peer_is_asked_for_little() {
-    let (_, genesis) = regtest();
-    let chain = headers_on(&genesis, 300, 1);
-    let tree = tree_of(std::slice::from_ref(&chain));
-    let plan: Arc<[BlockId]> =
-        chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
-    let interval = Duration::from_secs(600);
-    let mut schedule = Schedule::new(Limits { bytes_max: 40_000_000, block_interval: interval });
+    let (tree, plan, mut schedule) = scheduled(300, 40_000_000);
     schedule.want(Arc::clone(&plan), once(0..300));
     let peer = PeerId(1);
-    let has = Has { best: plan[299], is_limited: false, is_inbound: false };
-    schedule.set_peer(peer, has);
+    schedule.set_peer(peer, has(&plan));
     let mut in_flight: Vec<BlockId> = Vec::new();
     let mut bytes = 0;
     for step in 0u64..250 {
