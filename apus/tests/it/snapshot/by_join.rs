@@ -3,9 +3,9 @@
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{LazyLock, Mutex};
 
 use apus_hash::Hash;
 use apus_node::JoinOptions;
@@ -17,7 +17,7 @@ use apus_sync::Summary;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Chain};
 
-use super::{made, options_of};
+use super::{RIGHT, made, options_of};
 use crate::broken_rules::assert_refused_for;
 use crate::support::chains::{small, small_fork};
 use crate::support::fill_disk::FillDisk;
@@ -31,14 +31,6 @@ use crate::support::{Place, change_file, hash_of, with_genesis};
 
 /// The passes of a join.
 const JOIN: [Phase; 3] = [Phase::JoinReading, Phase::JoinMatching, Phase::JoinChecking];
-
-/// A world, a directory that was synced in order, and the snapshot of its tip.
-static RIGHT: LazyLock<(World, Place, Snapshot)> = LazyLock::new(|| {
-    let world = World::of(small(5));
-    let place = world.in_order();
-    let snapshot = made(&place, world.height());
-    (world, place, snapshot)
-});
 
 /// A chain of which a SwiftSync stores undo data for the upper part alone.
 fn tall() -> Chain {

@@ -7,14 +7,25 @@ mod meanwhile;
 mod proof;
 mod wrong;
 
+use std::sync::LazyLock;
+
 use apus_hash::Hash;
 use apus_node::{AssumeValid, Options};
 use apus_progress::Watch;
 use apus_tools as tools;
 
 use crate::support::Place;
+use crate::support::chains::small;
 use crate::support::snapshot::Snapshot;
-use crate::support::swift::Mode;
+use crate::support::swift::{Mode, World};
+
+/// A world, a directory that was synced in order, and the right snapshot of its tip.
+static RIGHT: LazyLock<(World, Place, Snapshot)> = LazyLock::new(|| {
+    let world = World::of(small(5));
+    let place = world.in_order();
+    let snapshot = made(&place, world.height());
+    (world, place, snapshot)
+});
 
 /// The height of the validated UTXO set, and the base block of the second one with its height.
 fn found(place: &Place) -> (u32, Option<(Hash, Option<u32>)>) {

@@ -1,8 +1,6 @@
 //! Wrong snapshots, one fault each: refused by the proof, which names the coins, and by a sync,
 //! which commits nothing.
 
-use std::sync::LazyLock;
-
 use apus_coins::Coin;
 use apus_hash::Hash;
 use apus_node::{CoinDifference, Options, SyncError};
@@ -12,21 +10,11 @@ use apus_sync as sync;
 use apus_tools as tools;
 use apus_wire::OutPoint;
 
-use super::{made, options_of};
-use crate::support::Place;
-use crate::support::chains::small;
+use super::{RIGHT, options_of};
 use crate::support::model::encode;
 use crate::support::program::{apus, assert_ends};
 use crate::support::snapshot::{Snapshot, snapshot_info};
 use crate::support::swift::{MODES, Mode, World};
-
-/// A world, a directory with its chain, and the right snapshot of its tip.
-static RIGHT: LazyLock<(World, Place, Snapshot)> = LazyLock::new(|| {
-    let world = World::of(small(5));
-    let place = world.in_order();
-    let snapshot = made(&place, world.height());
-    (world, place, snapshot)
-});
 
 /// The report that is due for a fault.
 enum Due {
