@@ -16,9 +16,6 @@ pub struct FileSystem {
 impl FileSystem {
     /// Returns the file system of `path` or, if that does not exist, of the nearest directory above
     /// it.
-    ///
-    /// # Errors
-    /// The operating system does not report it.
     pub fn of(path: &Path) -> Result<Self> {
         let there = path.ancestors().find(|path| path.exists()).unwrap_or(path);
         let fail = |e: rustix::io::Errno| StoreError::io(there, "read the free space", e.into());

@@ -48,9 +48,6 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> FileVec<T> {
 
     /// Waits until the system has written the items to the file. One that it could not write may be
     /// an older one when it is read again.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn check_written(&self) -> Result<()> {
         let Items::File(MappedBytes { directory, file, .. }) = &self.0 else { return Ok(()) };
         let fail = |error| StoreError::io(directory, "write a temporary file", error);

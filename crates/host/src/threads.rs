@@ -11,17 +11,11 @@ use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 
 /// Creates the pool of threads for loops over much data: commits, merges, statistics. While blocks
 /// are connected, which has threads of its own (`in_order/pipeline.rs`), it only writes commits.
-///
-/// # Errors
-/// The system refuses to start the threads.
 pub fn pool(threads: usize) -> Result<rayon::ThreadPool, StoreError> {
     named_pool("apus-pool", threads)
 }
 
 /// Creates a pool of threads whose names begin with `name`.
-///
-/// # Errors
-/// The system refuses to start the threads.
 pub fn named_pool(name: &'static str, threads: usize) -> Result<rayon::ThreadPool, StoreError> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
@@ -32,18 +26,12 @@ pub fn named_pool(name: &'static str, threads: usize) -> Result<rayon::ThreadPoo
 
 /// Starts the pool in which the loops of other crates run that are given no [`pool`], with a thread
 /// for each core. The pool would start itself, but a thread that is refused would then be a panic.
-///
-/// # Errors
-/// The system refuses to start the threads.
 pub fn start_global_pool() -> Result<(), StoreError> {
     let pool = rayon::ThreadPoolBuilder::new().thread_name(|number| format!("apus-loop-{number}"));
     pool.build_global().map_err(|error| refused("apus-loop", io::Error::other(error)))
 }
 
 /// Checks that `count` more threads can be started now.
-///
-/// # Errors
-/// The system refuses one of them.
 pub fn check_startable(count: usize) -> Result<(), StoreError> {
     thread::scope(|scope| {
         // Each thread waits until the gate is dropped, also if one is refused.
@@ -74,9 +62,6 @@ pub fn workers(threads: usize) -> usize {
 }
 
 /// Starts a thread that debuggers and process lists show as `name`.
-///
-/// # Errors
-/// The system refuses to start another thread.
 pub fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: impl Into<String>,

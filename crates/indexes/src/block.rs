@@ -54,9 +54,6 @@ pub struct Buffers {
 impl StoredBlock {
     /// Reads the block, and checks its hash, as Core does for its indexes. With the txids also the
     /// merkle root is checked, which takes no time then.
-    ///
-    /// # Errors
-    /// The block or its undo data is not stored, cannot be read, or is damaged.
     pub fn read<'a>(
         &'a self,
         files: &BlockFiles,

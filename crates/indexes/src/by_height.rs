@@ -26,9 +26,6 @@ pub struct ByHeight<'a> {
 
 impl<'a> ByHeight<'a> {
     /// Continues both indexes after the last of their blocks on the active chain.
-    ///
-    /// # Errors
-    /// An index is damaged, or a disconnected block cannot be read.
     pub fn open(
         shared: &Shared,
         disk: &Disk,
@@ -61,9 +58,6 @@ impl<'a> ByHeight<'a> {
     }
 
     /// Appends what was made of the next blocks.
-    ///
-    /// # Errors
-    /// The disk fails, or amounts of coins do not fit together.
     pub fn append(&mut self, blocks: &[StoredBlock], made: Vec<Made>) -> Result<(), StoreError> {
         let mut changes = Vec::with_capacity(blocks.len());
         for (block, Made { filter, change }) in blocks.iter().zip(made) {
@@ -85,9 +79,6 @@ impl<'a> ByHeight<'a> {
 
     /// Ends the entries by height. Returns the other entries of filters and of statistics, except
     /// the best block.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn finish(self) -> Result<[Option<Vec<Other>>; 2], StoreError> {
         let Self { filters, statistics } = self;
         let with = |ended: Vec<Other>, by_hash: Vec<Other>| [ended, by_hash].concat();

@@ -54,9 +54,6 @@ impl FilterFiles {
     }
 
     /// Writes what waits.
-    ///
-    /// # Errors
-    /// As for [`FilterFiles::append`].
     pub fn write(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -104,9 +101,6 @@ impl FilterFiles {
     }
 
     /// Writes what waits, and makes all filters durable.
-    ///
-    /// # Errors
-    /// As for [`FilterFiles::append`].
     pub fn sync(&mut self) -> Result<()> {
         self.write()?;
         if let Some(file) = &self.file {

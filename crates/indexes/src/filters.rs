@@ -34,9 +34,6 @@ pub struct FilterEntry {
 
 impl FilterEntry {
     /// Reads a value without the block's hash.
-    ///
-    /// # Errors
-    /// The bytes are not a value.
     pub fn read(bytes: &[u8]) -> std::result::Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
         let hash = Hash(cursor.array()?);
@@ -71,9 +68,6 @@ fn put_pos(out: &mut Vec<u8>, pos: FlatFilePos) {
 
 /// Checks that the files hold as much as the database at `path` says, which bitcoind notices only
 /// when a filter is asked for.
-///
-/// # Errors
-/// A file is missing or too short, or the database cannot be read.
 pub fn check_files(disk: &Disk, path: &Path) -> Result<()> {
     let db = Db::open(disk.clone(), path, Options { read_only: true, ..Options::default() })?;
     let Some(value) = db.get(&[DB_FILTER_POS])? else { return Ok(()) };
@@ -144,9 +138,6 @@ impl<'a> Filters<'a> {
     }
 
     /// Appends the filter of the next block.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn append(&mut self, block: &StoredBlock, filter: &[u8]) -> Result<()> {
         let hash = sha256d(filter);
         let mut both = [0; 64];
@@ -159,18 +150,12 @@ impl<'a> Filters<'a> {
     }
 
     /// Writes the filters that were appended, so that they no longer take memory.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn write(&mut self) -> Result<()> {
         self.files.write()
     }
 
     /// Makes the filters durable, ends the entries by height, and returns the other entries that
     /// have to be committed with them.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn finish(mut self) -> Result<Vec<Other>> {
         self.files.sync()?;
         self.writer.finish()?;

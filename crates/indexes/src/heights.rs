@@ -31,9 +31,6 @@ pub fn hash_key(hash: &Hash) -> [u8; 33] {
 
 /// Returns the value of a block, without the hash before it (Core's `LookUpOne`); `None` if there
 /// is none.
-///
-/// # Errors
-/// The database cannot be read.
 pub fn look_up(db: &Db, height: u32, hash: &Hash) -> Result<Option<Vec<u8>>> {
     let by_height = db.get(&height_key(height))?;
     match by_height.as_deref().and_then(|value| value.strip_prefix(&hash.0)) {

@@ -38,9 +38,6 @@ pub struct OpenIndex<'a> {
 
 impl<'a> OpenIndex<'a> {
     /// Opens the index, or creates it.
-    ///
-    /// # Errors
-    /// The disk fails, or the database is damaged.
     pub fn new(plan: &'a IndexPlan, disk: &Disk) -> Result<Self, SyncError> {
         let db = plan.open(disk)?;
         // What bitcoind has begun without naming a best block is written again.
@@ -49,9 +46,6 @@ impl<'a> OpenIndex<'a> {
     }
 
     /// Does the same as [`OpenIndex::new`], if there is a plan.
-    ///
-    /// # Errors
-    /// As for [`OpenIndex::new`].
     pub fn of(plan: Option<&'a IndexPlan>, disk: &Disk) -> Result<Option<Self>, SyncError> {
         plan.map(|plan| Self::new(plan, disk)).transpose()
     }
@@ -85,9 +79,6 @@ impl<'a> OpenIndex<'a> {
     }
 
     /// Returns new keys for hashes.
-    ///
-    /// # Errors
-    /// The system has no randomness.
     pub fn new_sip_keys(&self) -> Result<SipKeys, StoreError> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
@@ -97,9 +88,6 @@ impl<'a> OpenIndex<'a> {
 
     /// Returns the records of `txospenderindex` beside the entries of appended blocks: the keys of
     /// the hashes, and the deletion of the entries of disconnected blocks.
-    ///
-    /// # Errors
-    /// A disconnected block cannot be read.
     pub fn spender_records(
         &self,
         files: &BlockFiles,
@@ -139,9 +127,6 @@ impl<'a> OpenIndex<'a> {
 
     /// Writes `others`, and the record of the best block, and commits the run; see
     /// [`OpenIndex::with_best_block`]. Without any block there is nothing to commit.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn commit_with(
         self,
         node: &Node,
@@ -166,9 +151,6 @@ impl<'a> OpenIndex<'a> {
     }
 
     /// Makes everything that was written visible, and merges tables.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn commit(self, pool: &ThreadPool, upkeep: Upkeep) -> Result<(), StoreError> {
         let Self { plan, db, run } = self;
         run.commit()?;

@@ -81,9 +81,6 @@ pub fn batch_len(blocks: &[StoredBlock], memory: usize) -> usize {
 impl Pass<'_> {
     /// Processes a batch of blocks, and returns what was made of each, in their order. One of the
     /// threads calls `first` before it processes blocks.
-    ///
-    /// # Errors
-    /// A block cannot be read, the disk fails, or `first` fails.
     pub fn batch(
         &self,
         blocks: &[StoredBlock],

@@ -123,9 +123,6 @@ impl IndexPlan {
     }
 
     /// Opens the index's database for writing, or creates it.
-    ///
-    /// # Errors
-    /// The disk fails, or the database is damaged.
     pub fn open(&self, disk: &Disk) -> Result<Db, SyncError> {
         let bloom = if self.has_bloom { Options::default().bloom_bits_per_key } else { 0 };
         let options =
@@ -167,9 +164,6 @@ pub fn stored(tree: &Tree, ledger: &Ledger, id: BlockId) -> StoredBlock {
 }
 
 /// Returns an error if a block that an index needs, or its undo data, is not stored.
-///
-/// # Errors
-/// As said.
 pub fn check_stored(plan: &IndexPlan, appended: &[StoredBlock]) -> Result<(), SyncError> {
     let is_pruned = |block: &&StoredBlock| block.block.is_none();
     let lacks_undo = |block: &&StoredBlock| {

@@ -85,18 +85,12 @@ impl IndexReader {
     }
 
     /// Returns an index with its best block; `None` if there is no such index.
-    ///
-    /// # Errors
-    /// The index cannot be read.
     pub fn find(&self, kind: IndexKind) -> Result<Option<OptionalIndex>> {
         self.read(kind, |Opened { db, path, .. }| OptionalIndex::of(db, path))
     }
 
     /// Reads every table of an index that there is, and checks checksums and the order of keys,
     /// until `goes_on` is false.
-    ///
-    /// # Errors
-    /// The index cannot be read or is damaged.
     pub fn verify_tables(&self, kind: IndexKind, goes_on: impl Fn() -> bool + Sync) -> Result<()> {
         self.read(kind, |opened| opened.db.verify_while(&goes_on)).map(drop)
     }
@@ -104,9 +98,6 @@ impl IndexReader {
     /// Returns where `txindex` has the transaction with a txid, from entries in both forms: first
     /// the transactions whose hash begins as that of the txid, those of later blocks first. Their
     /// blocks may have been disconnected, as in Core.
-    ///
-    /// # Errors
-    /// The index cannot be read or is damaged.
     pub fn transactions(&self, txid: &Hash) -> Result<Vec<IndexedTx>> {
         let found = self.read(IndexKind::TxIndex, |opened| {
             let mut all = opened.short_txs(txid)?;
@@ -121,9 +112,6 @@ impl IndexReader {
 
     /// Returns the places of the transactions that may spend an output, from `txospenderindex`:
     /// those that spend an output with the same hash of 64 bits.
-    ///
-    /// # Errors
-    /// The index cannot be read or is damaged.
     pub fn spenders(&self, outpoint: &OutPoint) -> Result<Vec<TxPlace>> {
         let found = self.read(IndexKind::TxoSpenderIndex, |opened| {
             let keys = opened.db.get(SIPHASH_KEY)?.as_deref().and_then(SipKeys::from_bytes);
@@ -141,9 +129,6 @@ impl IndexReader {
     }
 
     /// Returns the filter of a block, from `blockfilterindex`.
-    ///
-    /// # Errors
-    /// The index or the file of the filter cannot be read, or is damaged.
     pub fn filter(&self, height: u32, block: &Hash) -> Result<Option<Filter>> {
         let found = self.read(IndexKind::BlockFilterIndex, |opened| {
             let Some(entry) = opened.filter_entry(height, block)? else { return Ok(None) };
@@ -157,9 +142,6 @@ impl IndexReader {
     /// Returns whether the filter of a block has one of some scripts, from `blockfilterindex`;
     /// `None` if the index does not have the filter. Once in some 800,000 scripts it says so of a
     /// block that does not have them.
-    ///
-    /// # Errors
-    /// The index or the file of the filter cannot be read, or is damaged.
     pub fn has_any(
         &self,
         height: u32,
@@ -176,9 +158,6 @@ impl IndexReader {
 
     /// Returns the entries of the filters of some blocks, by height and hash, from
     /// `blockfilterindex`; `None` if it does not have all of them.
-    ///
-    /// # Errors
-    /// The index cannot be read or is damaged.
     pub fn filter_entries(&self, blocks: &[(u32, Hash)]) -> Result<Option<Vec<FilterEntry>>> {
         let found = self.read(IndexKind::BlockFilterIndex, |opened| {
             let entry = |(height, hash): &(u32, Hash)| opened.filter_entry(*height, hash);
@@ -188,9 +167,6 @@ impl IndexReader {
     }
 
     /// Returns the filter header of a block, from `blockfilterindex`.
-    ///
-    /// # Errors
-    /// The index cannot be read or is damaged.
     pub fn filter_header(&self, height: u32, block: &Hash) -> Result<Option<Hash>> {
         let found = self.read(IndexKind::BlockFilterIndex, |opened| {
             Ok(opened.filter_entry(height, block)?.map(|entry| entry.header))
@@ -200,9 +176,6 @@ impl IndexReader {
 
     /// Returns the MuHash of the UTXO set after a block, and the totals of all blocks up to it,
     /// from `coinstatsindex`.
-    ///
-    /// # Errors
-    /// The index cannot be read or is damaged.
     pub fn statistics(&self, height: u32, block: &Hash) -> Result<Option<(Hash, Totals)>> {
         let found = self.read(IndexKind::CoinStatsIndex, |opened| {
             let value = look_up(&opened.db, height, block)?;
@@ -351,9 +324,6 @@ pub struct IndexReach {
 
 /// Returns how far an index reaches, for each form of entries that it has; `None` if there is no
 /// such index.
-///
-/// # Errors
-/// The index cannot be read.
 pub fn reached(dir: &DataDir, tree: &Tree, kind: IndexKind) -> Result<Option<Vec<IndexReach>>> {
     let height = |best: Hash| Some(tree.node(tree.find(&best)?).height);
     let found = find_index(dir.disk(), kind.database(dir.path()))?;
@@ -378,9 +348,6 @@ pub struct StatisticsAt {
 
 /// Returns the statistics after the active chain's block at `height`, from `coinstatsindex`; `None`
 /// if there is no such block, or the index does not reach it.
-///
-/// # Errors
-/// The index cannot be read or is damaged.
 pub fn statistics_at(
     dir: &DataDir,
     tree: &Tree,

@@ -74,9 +74,6 @@ impl<'a> WorkFiles<'a> {
     /// Returns the work that an earlier run has saved, with the height that it reached, if the
     /// index and the active chain still fit it. `keys` are those of the index's hashes, if it has
     /// any yet.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn saved(
         &self,
         tree: &Tree,
@@ -111,17 +108,11 @@ impl<'a> WorkFiles<'a> {
     }
 
     /// Replaces the saved work. Its entries are durable.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn save(&self, saved: &SavedSort) -> Result<(), StoreError> {
         self.disk.write_atomically(&self.record, &saved.to_bytes())
     }
 
     /// Forgets the saved work, before its entries are changed.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn forget(&self) -> Result<(), StoreError> {
         self.disk.remove_temporary(&self.record)?;
         if self.record.exists() {

@@ -65,9 +65,6 @@ fn put_end(out: &mut Vec<u8>, number: u32, offset: u32) {
 }
 
 /// Reads the end of a key: the number of a block, and the offset of a transaction after its header.
-///
-/// # Errors
-/// The bytes are something else.
 pub fn read_end(bytes: &[u8]) -> std::result::Result<(u32, u32), ParseError> {
     let mut cursor = Cursor::new(bytes);
     let number = u32::try_from(cursor.varint()?)
@@ -111,9 +108,6 @@ impl BlockNumbers {
     /// Returns the numbers of `blocks`, which are in order of height: the next ones, but a block
     /// that was appended before keeps its number. `db` is the database at `path`, unless it is to
     /// be replaced.
-    ///
-    /// # Errors
-    /// The database cannot be read or is damaged.
     pub fn of(db: Option<(&Db, &Path)>, blocks: &[StoredBlock]) -> Result<Self> {
         let read = |key: &[u8]| {
             let Some((db, path)) = db else { return Ok(None) };
@@ -153,9 +147,6 @@ impl BlockNumbers {
 
     /// Writes `others`, whose keys are before those of the numbers, and then the numbers and hashes
     /// of the blocks that had no number before.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn write(&self, run: &RunBuilder, others: &[Other]) -> Result<()> {
         let mut writer = run.writer();
         for (key, value) in others {

@@ -30,9 +30,6 @@ impl<'a, const N: usize> Sorted<'a, N> {
     /// Opens an index to which the entries of `blocks` will be added, from the first block of
     /// `plan` on, and continues the work of an interrupted run. Up to `memory` bytes of entries are
     /// in memory.
-    ///
-    /// # Errors
-    /// The disk fails, or the index is damaged.
     pub fn open(
         plan: &'a IndexPlan,
         node: &'a Node,
@@ -66,9 +63,6 @@ impl<'a, const N: usize> Sorted<'a, N> {
 
     /// Makes the entries of all blocks up to `reached` durable, so that another run can continue.
     /// No thread may add entries meanwhile.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn save(&self, reached: &StoredBlock) -> Result<(), StoreError> {
         if reached.height < self.index.plan.from {
             return Ok(());

@@ -84,9 +84,6 @@ impl<const N: usize> Sorter<N> {
     }
 
     /// Makes all entries durable, and returns where they are.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn save(&self) -> Result<SavedParts, StoreError> {
         self.parts.save()
     }
@@ -169,9 +166,6 @@ impl<const N: usize> Sorter<N> {
     }
 
     /// Removes all entries.
-    ///
-    /// # Errors
-    /// The file cannot be removed.
     pub fn discard(self) -> Result<(), StoreError> {
         self.parts.destroy()
     }
@@ -197,17 +191,11 @@ impl<const N: usize> SortBuffer<'_, N> {
     }
 
     /// Returns the first error so far.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn check(&mut self) -> Result<(), StoreError> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
     /// Adds everything that waits to the partitions.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn finish(mut self) -> Result<(), StoreError> {
         (0..self.buckets.len()).for_each(|part| self.empty(part));
         self.check()

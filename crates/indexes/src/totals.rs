@@ -66,9 +66,6 @@ impl<'a> Statistics<'a> {
     }
 
     /// Appends the next blocks, in order, with what each changes.
-    ///
-    /// # Errors
-    /// The disk fails, or amounts do not fit together.
     pub fn append(&mut self, blocks: &[(&StoredBlock, Change)]) -> Result<()> {
         let coins: Vec<&MuHash> = blocks.iter().map(|(_, change)| &change.coins).collect();
         let hashes = self.muhash.finalize_each(&coins);
@@ -83,9 +80,6 @@ impl<'a> Statistics<'a> {
 
     /// Ends the entries by height, and returns the other entries that have to be committed with
     /// them.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn finish(mut self) -> Result<Vec<Other>> {
         self.writer.finish()?;
         // Core keeps the quotient, too.

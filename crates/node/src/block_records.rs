@@ -80,9 +80,6 @@ impl BlockRecords {
     /// Records that the undo data of a stored block is at `at`. If the block has since moved to
     /// another file, because its copy was damaged, its undo data is appended to the rev file of
     /// that number, where Core looks for it.
-    ///
-    /// # Errors
-    /// The disk fails, or undo data that must be copied is damaged.
     pub fn note_undo(
         &mut self,
         files: &BlockFiles,

@@ -74,9 +74,6 @@ impl<'a> Tables<'a> {
     /// Does `work` while one thread writes tables; once it has succeeded, all threads write the
     /// rest. `work` is given a flag that is raised if tables cannot be written: it must then end
     /// early and return `None`, as when it is stopped.
-    ///
-    /// # Errors
-    /// Those of `work`, or tables could not be written.
     pub fn write_beside<T, E: From<TablesError>>(
         &self,
         writing: Writing,

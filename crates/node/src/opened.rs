@@ -186,9 +186,6 @@ impl Node {
 
     /// Returns the best block of the UTXO set in the data directory, even if another set is being
     /// built next to it.
-    ///
-    /// # Errors
-    /// The set cannot be read.
     pub fn tip_in_use(&self) -> Result<BlockId, StoreError> {
         if !self.ledger.writes.new_set {
             return Ok(self.tip());

@@ -77,9 +77,6 @@ impl Pruning {
 
     /// Looks up how far Core's indexes in the network's directory are: Core would miss a block that
     /// is pruned above that.
-    ///
-    /// # Errors
-    /// An index cannot be read.
     pub fn find_lock(
         &mut self,
         disk: &Disk,

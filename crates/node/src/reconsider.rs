@@ -136,9 +136,6 @@ impl fmt::Display for MarkedChain {
 }
 
 /// Finds what is to be reconsidered in a directory, which is only read.
-///
-/// # Errors
-/// As for [`reconsider`].
 pub fn doubtful(options: &Options) -> Result<Doubtful, SyncError> {
     let disk = Disk::new();
     let dir = open_directory(options, &disk, true)?;

@@ -77,18 +77,12 @@ impl Shared<'_> {
     /// Merges some runs of tables if there are too many, on the threads of `pool`, and returns
     /// whether it did ([`Chainstate::merge`]). Tables that are no longer needed are not kept for
     /// readers.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn merge(&self, pool: &ThreadPool, watch: ShareWatch) -> Result<bool, StoreError> {
         self.refreshing(pool, || self.chainstate.merge(watch))
     }
 
     /// Merges tables until Bitcoin Core finds nothing to compact, and returns whether it finished
     /// ([`Chainstate::settle`]).
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn settle(&self, watch: ShareWatch) -> Result<bool, StoreError> {
         self.refreshing(self.pool, || self.chainstate.settle(watch))
     }
@@ -120,9 +114,6 @@ impl Shared<'_> {
     }
 
     /// Does the same as [`Shared::checked`]; `of_peers` says what is known of a block from a peer.
-    ///
-    /// # Errors
-    /// As for [`Shared::checked`].
     pub fn checked_as(
         &self,
         step: Step,
@@ -174,9 +165,6 @@ impl Shared<'_> {
 
     /// Checks the block of a step as [`Shared::checked`] does, and lays out the coins that it
     /// spends and creates.
-    ///
-    /// # Errors
-    /// As for [`Shared::checked`].
     pub fn prepare(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
         let block = self.checked(step, halt)?;
         let _timer = self.clock.start(Stage::Check);

@@ -42,9 +42,6 @@ impl SnapshotInfo {
 /// Reads a whole snapshot file, and counts and hashes its coins on `threads` threads. Coins in
 /// another order than Core's are sorted first, with a temporary file. Returns `None` if `stop`
 /// became true before the end.
-///
-/// # Errors
-/// The file cannot be read, is not a snapshot, or is damaged.
 pub fn snapshot_info(
     path: &Path,
     threads: usize,

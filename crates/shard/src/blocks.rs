@@ -66,9 +66,6 @@ impl JobBlocks {
 
     /// Returns the next block.
     ///
-    /// # Errors
-    /// It cannot be read.
-    ///
     /// # Panics
     /// There is no further block, or the next one is not at `height`.
     pub fn take(&self, height: u32) -> Result<BlockBytes, StoreError> {

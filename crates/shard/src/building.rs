@@ -78,9 +78,6 @@ impl<'a> Building<'a> {
     }
 
     /// Does the same as [`Building::begin`] for a directory that keeps coins alone.
-    ///
-    /// # Errors
-    /// As for [`Building::begin`].
     pub fn begin_without_blocks(
         job: &'a Job,
         options: &Options,

@@ -24,10 +24,6 @@ const PACKS_AHEAD: usize = 8;
 
 /// Checks the blocks of a bucket. The result has the undo data of each, as the part with the number
 /// of its height.
-///
-/// # Errors
-/// The results of the stages before, or a block, cannot be read; the result cannot be written; or
-/// `stop` was raised.
 pub fn check_bucket(
     job: &Job,
     number: usize,

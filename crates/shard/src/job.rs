@@ -99,9 +99,6 @@ pub struct Job {
 
 impl Job {
     /// Writes a manifest, with the headers after genesis and the places of the first blocks.
-    ///
-    /// # Errors
-    /// Nothing can be written there.
     pub fn create(
         objects: &Objects,
         manifest: &Manifest,

@@ -133,9 +133,6 @@ pub fn run(
 }
 
 /// Runs all tasks of a job that have no result, on as many threads as asked for.
-///
-/// # Errors
-/// As for [`run()`].
 pub fn run_all(job: &Job, threads: usize, watch: Watch) -> Result<(), SyncError> {
     loop {
         let results = Arc::new(Results::find(job)?);

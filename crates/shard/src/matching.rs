@@ -26,10 +26,6 @@ const PIECE_BYTES: usize = 4 << 20;
 
 /// Matches a partition. The result has its unspent coins, in the order of the chainstate's keys,
 /// and for each bucket the coins that its blocks spend.
-///
-/// # Errors
-/// The results of the first stage cannot be read, the result cannot be written, or `stop` was
-/// raised.
 pub fn match_partition(
     job: &Job,
     number: usize,

@@ -18,9 +18,6 @@ use crate::objects::PackWriter;
 /// Reads the blocks of a span before `end`. The result has for each partition its outputs and its
 /// spends, and for each bucket what is known of its blocks. If a block cannot be right, the span
 /// ends below it.
-///
-/// # Errors
-/// A block cannot be read, the result cannot be written, or `stop` was raised.
 pub fn read_span(job: &Job, number: usize, end: u32, stop: &AtomicBool) -> Result<(), SyncError> {
     let heights = job.span(number, end);
     let name = Stage::Read.pack(number, heights.end);

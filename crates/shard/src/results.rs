@@ -130,9 +130,6 @@ impl Results {
     /// Finds out which results are there. A block that one of them refuses ends the job below it:
     /// the tasks that looked at later blocks are then missing again, up to there. This is the same
     /// in every process, since results never change.
-    ///
-    /// # Errors
-    /// A result cannot be read, or belongs to another job.
     pub fn find(job: &Job) -> Result<Self, StoreError> {
         let names: HashSet<String> = job.objects.names()?.into_iter().collect();
         let is_there = |name: &str| names.contains(&format!("{name}.done"));
@@ -209,9 +206,6 @@ impl Results {
 }
 
 /// Returns whether a task has a result for any last height.
-///
-/// # Errors
-/// The results cannot be listed.
 pub fn has_result(job: &Job, stage: Stage, number: usize) -> Result<bool, StoreError> {
     let start = format!("{}-{number:05}-", stage.name());
     let is_it = |name: &String| name.starts_with(&start) && name.ends_with(".done");
@@ -266,9 +260,6 @@ fn note_of<T>(
 }
 
 /// Copies all bytes of a part to the part `number` of a pack, whole batches at a time.
-///
-/// # Errors
-/// The disk fails.
 pub fn store(
     writer: &mut PackWriter,
     number: usize,

@@ -48,9 +48,6 @@ pub struct Task<'a> {
 impl<'a> Task<'a> {
     /// Prepares a task on the blocks of the job before the height `end`, whose scripts `engine`
     /// checks.
-    ///
-    /// # Errors
-    /// No temporary directory can be made.
     pub fn new(job: &'a Job, end: u32, engine: ScriptEngine) -> Result<Self, SyncError> {
         let disk = Disk::new();
         let scratch = TemporaryDir::new()?;
@@ -82,9 +79,6 @@ impl<'a> Task<'a> {
 
     /// Calls `work` with what a worker of a join needs, and the blocks at `heights`, which it may
     /// take in order. Records are read from `parts`, and appended there.
-    ///
-    /// # Errors
-    /// Those of `work`, or the blocks cannot be read.
     pub fn with_context<T>(
         &self,
         heights: Range<u32>,
@@ -116,9 +110,6 @@ impl<'a> Task<'a> {
     }
 
     /// Keeps a script about which the engines disagree, if one was met, beside the results.
-    ///
-    /// # Errors
-    /// It cannot be written there.
     pub fn keep_difference(&self) -> Result<(), StoreError> {
         let Some(difference) = self.scripts.difference() else { return Ok(()) };
         let name = difference.path.file_name().unwrap_or_default().to_string_lossy();

@@ -148,9 +148,6 @@ fn is_snapshot(path: &Path) -> bool {
 }
 
 /// Opens a snapshot file of this network.
-///
-/// # Errors
-/// As for [`Claim::open_snapshot`].
 pub fn open_snapshot_of(path: &Path, network: &Network) -> Result<SnapshotFile, SyncError> {
     let file = SnapshotFile::open(path).map_err(|error| of_read(path, error))?;
     let magic = file.head().network;

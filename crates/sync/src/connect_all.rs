@@ -96,9 +96,6 @@ fn give_up_saved(node: &mut Node, method: Method) -> Result<(), SyncError> {
 /// join is chosen: an interrupted join may end lower than a new one. If a join ends below a block,
 /// that block is connected in order, since only a sync in order can refuse it. Blocks after the
 /// last join are left to [`activate`].
-///
-/// # Errors
-/// As for [`activate`].
 pub fn join_towards(
     node: &mut Node,
     goal: Goal,

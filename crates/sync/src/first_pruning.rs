@@ -34,9 +34,6 @@ impl fmt::Display for FirstPruning {
 }
 
 /// Returns what a sync with these options would delete, if the user has not allowed it.
-///
-/// # Errors
-/// The directory cannot be opened.
 pub fn first_pruning(options: &Options) -> Result<Option<FirstPruning>, SyncError> {
     if options.prune.is_none() || !options.network_dir().join("chainstate").is_dir() {
         return Ok(None);

@@ -32,17 +32,11 @@ impl AsRef<[u8]> for SharedMap {
 
 impl HintsFile {
     /// Maps the file and recognises its format.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a hints file, or is damaged.
     pub fn open(path: &Path) -> Result<Self, SyncError> {
         Self::open_with(path, None)
     }
 
     /// Like [`HintsFile::open`], for a file of BIP 456 whose bit order is known.
-    ///
-    /// # Errors
-    /// As for [`HintsFile::open`].
     pub fn open_with(path: &Path, order: Option<BitOrder>) -> Result<Self, SyncError> {
         let path = path.to_path_buf();
         let file = Disk::new().open_read(&path)?;

@@ -38,9 +38,6 @@ pub fn index(node: &mut Node, upkeep: Upkeep, watch: Watch) -> Result<(), SyncEr
 
 /// Builds the indexes that the options name after a rebuilt UTXO set has replaced the old one, and
 /// deletes the blocks that were kept for that.
-///
-/// # Errors
-/// As for [`index`].
 pub fn end_in_place(run: &Run, summary: Summary, watch: Watch) -> Result<Summary, SyncError> {
     let options = run.options;
     if options.indexes.is_empty() && !matches!(options.prune, Some(Prune::Target(_))) {

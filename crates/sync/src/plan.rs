@@ -41,9 +41,6 @@ pub struct Found {
 
 impl Found {
     /// Looks at an opened directory.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn of(
         node: &Node,
         claim: Option<&Claim>,

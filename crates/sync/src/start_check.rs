@@ -62,9 +62,6 @@ const COPIES_MAX: usize = 2;
 
 /// Repeats [`check_on_start`], up to level 3, after sources and peers have replaced damaged blocks
 /// as far as they have them.
-///
-/// # Errors
-/// As for [`check_on_start`].
 pub fn check_mended(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
     let StartCheck { blocks, level } = node.options().start_check;
     // Each copy is appended to the block files; a disk may damage all of them.

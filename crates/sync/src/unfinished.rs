@@ -14,9 +14,6 @@ use super::{join, swift};
 
 /// Opens a data directory ([`Node::open`]), and keeps the tables that an interrupted join has
 /// written.
-///
-/// # Errors
-/// As for [`Node::open`].
 pub fn open_node(run: &Run, coins: Coins<'_>) -> Result<Node, SyncError> {
     Node::open(run, coins, pending_tables)
 }
@@ -58,9 +55,6 @@ pub enum SavedWork {
 }
 
 /// Returns what an interrupted run by a method has saved.
-///
-/// # Errors
-/// The saved work cannot be read.
 pub fn saved_by(
     method: Method,
     disk: &Disk,

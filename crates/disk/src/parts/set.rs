@@ -81,9 +81,6 @@ impl Parts {
 
     /// Appends `bytes` to a part as one piece, which is never split.
     ///
-    /// # Errors
-    /// The file cannot be written, or the system has no memory.
-    ///
     /// # Panics
     /// `bytes` is longer than 1 GiB, or there is no such part.
     pub fn append(&self, part: usize, bytes: &[u8]) -> Result<(), StoreError> {
@@ -107,9 +104,6 @@ impl Parts {
     /// copied, and changes to them are kept; otherwise they are read into `buffer`.
     ///
     /// The part is locked until `with` returns; other parts are not.
-    ///
-    /// # Errors
-    /// The file cannot be read or is damaged, or the system has no memory.
     pub fn with_part<T>(
         &self,
         part: usize,
@@ -132,9 +126,6 @@ impl Parts {
     /// Calls `each` with the bytes of a part, some whole pieces at a time, in order of arrival.
     /// Each call gets the bytes of one write, and only these are in memory. The part is locked
     /// until this returns.
-    ///
-    /// # Errors
-    /// The file cannot be read or is damaged, the system has no memory, or `each` fails.
     pub fn for_each_piece<E: From<StoreError>>(
         &self,
         part: usize,
@@ -169,9 +160,6 @@ impl Parts {
     /// Gives `room` back to the file system, if that supports it. It must be called only when
     /// nothing durable names those bytes: when a record saved after [`Parts::take_forgotten`] has
     /// replaced the previous one.
-    ///
-    /// # Errors
-    /// The file cannot be changed.
     pub fn release(&self, room: ForgottenRoom) -> Result<(), StoreError> {
         let page = |number: u32| u64::from(number) * PAGE_BYTES as u64;
         let mut ranges = room.into_ranges().into_iter();
@@ -180,9 +168,6 @@ impl Parts {
 
     /// Writes all bytes to the file and makes it durable. Returns the locations for
     /// [`Parts::resume`]. No thread may append before this returns.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn save(&self) -> Result<SavedParts, StoreError> {
         let mut counts = Vec::with_capacity(self.parts.len());
         let mut total = 0;
@@ -201,9 +186,6 @@ impl Parts {
     }
 
     /// Deletes the file, if there is one.
-    ///
-    /// # Errors
-    /// The file cannot be deleted.
     pub fn destroy(self) -> Result<(), StoreError> {
         drop(self.parts);
         self.out.destroy()

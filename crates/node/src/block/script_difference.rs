@@ -29,9 +29,6 @@ impl ScriptDifference {
     }
 
     /// Finds a difference that an earlier run saved in `directory`.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
     pub fn find(disk: &Disk, directory: &Path) -> Result<Option<Self>, StoreError> {
         let found = disk.list(directory)?.into_iter().find(|name| Self::is_name(name));
         Ok(found.map(|name| Self { path: directory.join(name), unsaved: None }))

@@ -153,9 +153,6 @@ thread_local! {
 impl ScriptChecker {
     /// Returns a checker for the blocks of a data directory. If a difference is saved there, it
     /// uses Core's engine alone.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
     pub fn new(options: &Options, disk: &Disk) -> Result<Self, StoreError> {
         let mut salt = [0; 8];
         // Without randomness the salt is known, and everything else still holds.

@@ -37,18 +37,12 @@ pub struct PackWriter<'a> {
 
 impl<'a> PackWriter<'a> {
     /// Begins a pack of this owner. It replaces any other of this name when it is finished.
-    ///
-    /// # Errors
-    /// Nothing can be written there.
     pub fn begin(objects: &'a Objects, name: &str, owner: [u8; 32]) -> Result<Self> {
         let (name, upload) = (name.to_string(), objects.begin(name)?);
         Ok(Self { objects, name, owner, upload, buffer: Vec::new(), pieces: Vec::new() })
     }
 
     /// Appends bytes to a part, which must not be lower than that of the last call.
-    ///
-    /// # Errors
-    /// The bytes cannot be written.
     ///
     /// # Panics
     /// There are 4 GiB or more.
@@ -69,9 +63,6 @@ impl<'a> PackWriter<'a> {
     }
 
     /// Writes the last bytes, and then the index with `note`, from which on the pack exists.
-    ///
-    /// # Errors
-    /// The bytes cannot be written.
     pub fn finish(mut self, note: &[u8]) -> Result<()> {
         self.flush()?;
         self.upload.finish()?;

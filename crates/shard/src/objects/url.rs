@@ -51,9 +51,6 @@ impl Objects {
     }
 
     /// Reads a whole object; `None` if there is none of this name.
-    ///
-    /// # Errors
-    /// The object cannot be read.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.store.read(name)
     }
@@ -67,17 +64,11 @@ impl Objects {
     }
 
     /// Returns the names of all objects.
-    ///
-    /// # Errors
-    /// They cannot be listed.
     pub fn names(&self) -> Result<Vec<String>> {
         self.store.names()
     }
 
     /// Writes a whole object, which replaces any other of this name.
-    ///
-    /// # Errors
-    /// The object cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let mut upload = self.begin(name)?;
         upload.append(bytes)?;

@@ -64,9 +64,6 @@ impl Goal {
 
 /// Makes the best valid chain active ([`activate`]), and deletes the block files that need not be
 /// kept.
-///
-/// # Errors
-/// As for [`activate`].
 pub fn activate_best_chain(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
     let activated = activate(node, Goal::BEST, watch);
     if matches!(activated, Ok(()) | Err(SyncError::Stopped)) {
@@ -190,9 +187,6 @@ fn with_left_stored(node: &mut Node, fault: Fault) -> Result<Fault, StoreError> 
 
 /// Disconnects the blocks above the fork of the active chain and the branch of `target`, and
 /// commits the fork as the tip, or the block reached when `watch` asks to stop.
-///
-/// # Errors
-/// The disk fails, undo data is missing, or `watch` asks to stop.
 pub fn return_to_fork(node: &mut Node, target: BlockId, watch: Watch) -> Result<(), SyncError> {
     let fork = node.ledger().active.fork(node.tree(), target).unwrap_or(node.tree().genesis());
     if node.tip() == fork {
@@ -262,9 +256,6 @@ pub(super) fn steps(node: &Node, fork: BlockId, last: BlockId) -> Vec<Step> {
 }
 
 /// Connects the blocks of `steps`, the first of which builds on the tip.
-///
-/// # Errors
-/// A block is refused or damaged, reading or writing fails, or the sync was stopped.
 pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Fault> {
     let threads = node.options().threads;
     let save_every = node.options().save_every;

@@ -84,9 +84,6 @@ pub struct Workers<'w, 'a> {
 
 /// Runs `connect` with workers that prepare the blocks of `branch` ahead of it. All threads end
 /// when it returns; a merge of tables ends early when `stop` is raised.
-///
-/// # Errors
-/// The system refuses to start a thread.
 pub fn with_workers<'a, T>(
     shared: &Shared<'a>,
     branch: &Branch,

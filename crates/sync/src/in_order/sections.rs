@@ -159,9 +159,6 @@ impl<'w, 'a> Sections<'w, 'a> {
 
     /// Connects a block in all sections, in which no other block may be. Returns the block back if
     /// a coin is missing, or exists already; the cache is then as before.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn connect_alone(
         &self,
         index: usize,

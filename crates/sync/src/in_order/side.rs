@@ -21,9 +21,6 @@ use rayon::prelude::*;
 /// Stores the blocks of sources that are on side branches, or after a missing block, and that break
 /// no rule that can be checked without coins, as Core does: a later block may make them part of the
 /// best chain. If stopped, the blocks stored so far are in the block index.
-///
-/// # Errors
-/// The disk fails, or `watch` asks to stop.
 pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
     let ids: Vec<BlockId> = node
         .tree()

@@ -222,9 +222,6 @@ fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a
 }
 
 /// Gives up an interrupted join, and removes what it has left.
-///
-/// # Errors
-/// The disk fails.
 pub fn forget(node: &mut Node) -> Result<(), StoreError> {
     Workspace::forget(node)
 }

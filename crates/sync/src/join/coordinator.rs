@@ -66,9 +66,6 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Runs the second pass, which matches all partitions.
-    ///
-    /// # Errors
-    /// A block is refused, the disk fails, or the join is stopped.
     pub fn pair_all(&mut self, bulk: &Bulk) -> Result<(), Fault> {
         let is_done = |state: &JoinState| {
             state.paired.fault.is_none() && state.paired.done.iter().all(|done| *done)

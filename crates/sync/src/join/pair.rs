@@ -98,9 +98,6 @@ impl<'a> Pairer<'a> {
     }
 
     /// Appends all spent coins to their buckets, and returns the counts since the last call.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn finish(&mut self) -> Result<PairCounts, StoreError> {
         self.coins.flush()?;
         Ok(std::mem::take(&mut self.counts))
@@ -108,9 +105,6 @@ impl<'a> Pairer<'a> {
 
     /// Matches a partition, and writes its unspent outputs to `sink`. Does not write all of them if
     /// a block is refused.
-    ///
-    /// # Errors
-    /// The disk fails, or the records are damaged.
     pub fn partition(&mut self, partition: usize, sink: &mut impl ChangeSink) -> Result<(), Fault> {
         let parts = self.context.parts;
         let layout = self.context.layout;

@@ -51,9 +51,6 @@ pub(super) struct Workspace {
 impl Workspace {
     /// Carries on from saved work, if it is of the same join and its blocks are stored where they
     /// were; otherwise begins from nothing. Tells `observer` if saved work is damaged or gone.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn begin(
         node: &mut Node,
         plan: &JoinPlan,
@@ -128,9 +125,6 @@ impl Workspace {
     /// places. What else it names must be durable already: block files, undo data, and the tables
     /// in the state. After a crash in between, the work saved before counts, and its places are
     /// still valid. No worker may run during a save.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn save(
         &mut self,
         plan: &JoinPlan,
@@ -161,9 +155,6 @@ impl Workspace {
     }
 
     /// Removes the saved work and all temporary files.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn remove(self, options: &Options) -> Result<(), StoreError> {
         // Saved work is removed first: it must not name a file that is gone.
         let Self { disk, progress, spill, parts, .. } = self;
@@ -213,9 +204,6 @@ impl Workspace {
 
     /// Gives up an interrupted join: removes what it has left, and cuts rev files back to what the
     /// block index names.
-    ///
-    /// # Errors
-    /// The disk fails.
     pub fn forget(node: &mut Node) -> Result<(), StoreError> {
         let disk = node.dir().disk().clone();
         let left = directory::left(&disk, node.options())?;
@@ -239,9 +227,6 @@ impl Workspace {
 
 /// Returns the target of an interrupted join that a run on `node` can carry on, if it is `target`
 /// or an ancestor of it, and the share of the join's work that is done.
-///
-/// # Errors
-/// The disk fails.
 pub fn saved_target(node: &Node, target: BlockId) -> Result<Option<SavedTarget>, StoreError> {
     let Some(saved) = directory::load(node.dir().disk(), node.options())? else { return Ok(None) };
     let Some(found) = node.tree().find(&saved.key.target) else { return Ok(None) };
@@ -258,9 +243,6 @@ pub fn saved_target(node: &Node, target: BlockId) -> Result<Option<SavedTarget>,
 /// Returns the height of the last block of an interrupted join that could carry on if it did not
 /// lack blocks, which are neither stored nor in a source. Returns `None` too if the user wants none
 /// of these blocks.
-///
-/// # Errors
-/// The disk fails.
 pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
     let Some(saved) = directory::load(node.dir().disk(), node.options())? else { return Ok(None) };
     let tree = node.tree();

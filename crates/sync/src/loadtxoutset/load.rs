@@ -72,9 +72,6 @@ pub fn listed(network: &Network, file: &SnapshotFile) -> Result<AssumeutxoData, 
 
 /// Returns whether bitcoind accepts a snapshot of this base block here; if not, the inner error
 /// says why.
-///
-/// # Errors
-/// The UTXO set in use cannot be read.
 pub fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<Result<(), String>, StoreError> {
     let tree = node.tree();
     let AssumeutxoData { height, base: hash, .. } = listed;

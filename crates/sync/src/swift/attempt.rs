@@ -163,9 +163,6 @@ fn table_writers(shared: &Shared, work: &Workspace, coins: u64) -> usize {
 }
 
 /// Proves the sums of all blocks, and commits the result. `before` counts the work of earlier runs.
-///
-/// # Errors
-/// The proof fails, the disk fails, or the run is stopped before all tables are written.
 fn complete(
     context: &Context,
     ledger: &mut Ledger,
@@ -233,9 +230,6 @@ fn complete(
 }
 
 /// Proves a claim with blocks that are all available, without storing anything.
-///
-/// # Errors
-/// The claim, a block or undo data is wrong, the disk fails, or `watch` asks to stop.
 pub fn verify(
     node: &mut Node,
     claim: &Claim,

@@ -127,9 +127,6 @@ pub(super) enum Opened<'a> {
 
 impl<'a> Opened<'a> {
     /// Opens hints, or reads all coins of a snapshot.
-    ///
-    /// # Errors
-    /// As for [`Reading::read`].
     pub fn open(claim: &'a Claim, reading: &Reading) -> Result<Self, Fault> {
         match claim {
             Claim::Hints(hints) => Ok(Self::Hints(hints)),

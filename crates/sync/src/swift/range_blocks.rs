@@ -31,9 +31,6 @@ struct Blocks {
 impl RangeBlocks {
     /// Gets all blocks of the range below `height`. Those that are not here were done in an earlier
     /// run, and are read again.
-    ///
-    /// # Errors
-    /// A block cannot be read.
     pub fn reach(&self, context: &Context, height: u32, halt: &AtomicBool) -> Result<(), Fault> {
         let mut this = self.lock();
         if this.blocks.is_empty() {

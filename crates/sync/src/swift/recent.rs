@@ -43,9 +43,6 @@ pub(super) struct Recent {
 impl Recent {
     /// Reads the last blocks of `plan`, and collects the outpoints that each spends and does not
     /// create.
-    ///
-    /// # Errors
-    /// One of the blocks breaks a rule or cannot be read, or `stop` is raised.
     pub fn collect(node: &mut Node, plan: &SwiftPlan, stop: &AtomicBool) -> Result<Self, Fault> {
         let blocks: Vec<BlockId> = plan.recent().collect();
         let steps: Vec<_> = blocks.iter().filter_map(|id| step(node, *id)).collect();

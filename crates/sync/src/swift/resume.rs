@@ -100,10 +100,6 @@ impl SwiftState {
 /// Continues from the saved work in `directory` if its key is the same and all blocks that it
 /// counts are stored, or would be pruned anyway. Otherwise starts from nothing. The user is told if
 /// saved work is damaged or missing.
-///
-/// # Errors
-/// One of the last blocks breaks a rule, the disk fails, there is too little memory, or `watch`
-/// asks to stop.
 pub(super) fn begin(
     node: &mut Node,
     claim: &Claim,

@@ -226,9 +226,6 @@ pub(super) fn no_undo(height: u32, path: impl AsRef<Path>, why: &str) -> Fault {
 
 /// Reads the undo data of a block at `at` in the data directory, and returns the coins of
 /// [`Prepared::external`]; `None` if the undo data is damaged, or does not fit the block.
-///
-/// # Errors
-/// The disk fails.
 pub(super) fn read_coins(
     shared: &Shared,
     id: BlockId,
