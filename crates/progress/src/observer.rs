@@ -111,30 +111,19 @@ pub struct Tip {
 impl Progress {
     /// Returns the progress at the start of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
-        let height = 0;
-        let time = 0;
-        let blocks = 0;
-        let blocks_all = 0;
-        let bytes = 0;
-        let coins = 0;
-        let fraction = 0.0;
-        let download = None;
-        let states = None;
-        let upload = None;
-        let estimate = None;
         Self {
             phase,
-            height,
-            time,
-            blocks,
-            blocks_all,
-            bytes,
-            coins,
-            fraction,
-            download,
-            states,
-            upload,
-            estimate,
+            height: 0,
+            time: 0,
+            blocks: 0,
+            blocks_all: 0,
+            bytes: 0,
+            coins: 0,
+            fraction: 0.0,
+            download: None,
+            states: None,
+            upload: None,
+            estimate: None,
         }
     }
 

@@ -33,12 +33,11 @@ pub struct DataDirOptions {
 
 impl Default for DataDirOptions {
     fn default() -> Self {
-        let files = BlockFilesOptions::default();
         Self {
             use_xor: true,
             prune: false,
             blocks_dir: None,
-            files,
+            files: BlockFilesOptions::default(),
             may_lack_files: false,
             read_only: false,
         }

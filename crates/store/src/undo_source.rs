@@ -146,8 +146,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(file: &'a File, obfuscation: Obfuscation) -> Result<Self> {
         let len = file.len()?;
-        let window = Vec::new();
-        Ok(Self { file, len, obfuscation, window, window_start: 0 })
+        Ok(Self { file, len, obfuscation, window: Vec::new(), window_start: 0 })
     }
 
     fn records(mut self, magic: [u8; 4]) -> Result<Vec<UndoPlace>> {

@@ -73,35 +73,26 @@ impl<'a> Context<'a> {
         let is_theirs = |step: &&usize| plan.steps[**step].place == BlockOrigin::Peers;
         let from_peers =
             if plan.asks_for_coins() { 0 } else { todo.iter().filter(is_theirs).count() };
-        let keeps = false;
-        let survivors = None;
-        let recent = None;
-        let tickets = Tickets::new(todo.len());
         let height = |step: usize| shared.tree.node(plan.steps[step].id).height;
         let ranges = plan.asks_for_coins().then(|| Ranges::new(&todo, height));
-        let given_back = Mutex::default();
-        let wrong_hints = Mutex::default();
-        let corrects = false;
-        let put_off = AtomicUsize::new(0);
-        let unknown = AtomicUsize::new(0);
         Self {
             shared,
             unspent,
             plan,
             salt,
-            keeps,
-            survivors,
-            recent,
+            keeps: false,
+            survivors: None,
+            recent: None,
+            corrects: false,
             times,
-            todo,
             from_peers,
-            tickets,
+            tickets: Tickets::new(todo.len()),
             ranges,
-            given_back,
-            wrong_hints,
-            corrects,
-            put_off,
-            unknown,
+            todo,
+            given_back: Mutex::default(),
+            wrong_hints: Mutex::default(),
+            put_off: AtomicUsize::new(0),
+            unknown: AtomicUsize::new(0),
         }
     }
 

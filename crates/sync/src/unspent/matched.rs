@@ -34,9 +34,8 @@ pub struct Matching<'a> {
 impl<'a> Matching<'a> {
     /// Begins the comparison for the block at `height`.
     pub fn new(coins: &'a BlockCoins, height: u32) -> Self {
-        let txid = Hash::default();
         let left = GroupCoins::default();
-        Self { coins, height, begun: 0, txid, left, next: None }
+        Self { coins, height, begun: 0, txid: Hash::default(), left, next: None }
     }
 
     /// Begins the next transaction of the block.
