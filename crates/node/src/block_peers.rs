@@ -36,7 +36,9 @@ pub trait BlockPeers: Send + Sync {
     ///
     /// # Panics
     /// The thread that talks to peers has panicked.
-    fn next(&self, halt: &AtomicBool) -> Option<BlockId>;
+    fn next(&self, _halt: &AtomicBool) -> Option<BlockId> {
+        None
+    }
 
     /// Returns whether a connected peer offers the coins that blocks spend (draft BIP 455).
     fn offers_coins(&self) -> bool {
@@ -69,7 +71,9 @@ pub trait BlockPeers: Send + Sync {
     fn serve(&self, tree: &Tree, wanted: Wanted, observer: &dyn Observer, work: &mut dyn FnMut());
 
     /// Takes a block that has arrived and that no thread has taken, if there is one.
-    fn take_left(&self) -> Option<(BlockId, BlockBytes)>;
+    fn take_left(&self) -> Option<(BlockId, BlockBytes)> {
+        None
+    }
 
     /// Drops the blocks that have arrived and that no thread has taken, and frees their space.
     fn drop_left(&self) {}
@@ -78,7 +82,7 @@ pub trait BlockPeers: Send + Sync {
     fn keep_free(&self, _bytes: u64) {}
 
     /// Sets the height of the tip that peers are told when they connect.
-    fn set_height(&self, height: u32);
+    fn set_height(&self, _height: u32) {}
 }
 
 /// The blocks that a pipeline wants from peers.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use apus_chain::{BlockId, Tree};
+use apus_chain::Tree;
 use apus_disk::StoreError;
 use apus_hash::HashKey;
 use apus_node::block::step::Step;
@@ -155,17 +155,7 @@ impl BlockPeers for JobBlocks {
         check(bytes)
     }
 
-    fn next(&self, _halt: &AtomicBool) -> Option<BlockId> {
-        None
-    }
-
     fn serve(&self, _: &Tree, _: Wanted, _: &dyn Observer, work: &mut dyn FnMut()) {
         work();
     }
-
-    fn take_left(&self) -> Option<(BlockId, BlockBytes)> {
-        None
-    }
-
-    fn set_height(&self, _height: u32) {}
 }

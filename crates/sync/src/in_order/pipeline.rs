@@ -471,7 +471,7 @@ mod tests {
     use apus_node::Run;
     use std::sync::atomic::AtomicUsize;
 
-    use apus_chain::{BlockId, Tree};
+    use apus_chain::Tree;
     use apus_node::assumevalid::Assumed;
     use apus_node::block::validate::BranchTimes;
     use apus_node::block_peers::{BlockPeers, Wanted};
@@ -565,19 +565,9 @@ mod tests {
             Err(Fault::Stopped)
         }
 
-        fn next(&self, _: &AtomicBool) -> Option<BlockId> {
-            None
-        }
-
         fn serve(&self, _: &Tree, _: Wanted, _: &dyn Observer, work: &mut dyn FnMut()) {
             work();
         }
-
-        fn take_left(&self) -> Option<(BlockId, BlockBytes)> {
-            None
-        }
-
-        fn set_height(&self, _: u32) {}
     }
 
     #[test]
