@@ -236,6 +236,4 @@ impl HintsEncoder for Encoder {
         check_block(unspent, outputs)?;
         elias_fano::encode(unspent, self.0.order, out).map_err(HintsError::new)
     }
-
-    fn put_tail(&self, _out: &mut Vec<u8>) {}
 }

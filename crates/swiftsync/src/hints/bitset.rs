@@ -136,8 +136,6 @@ impl HintsEncoder for Encoder {
         Ok(())
     }
 
-    fn put_tail(&self, _out: &mut Vec<u8>) {}
-
     fn final_head(&self, block_bytes: &[u32]) -> Option<Vec<u8>> {
         let mut head = Vec::with_capacity(HEAD_BYTES + block_bytes.len() * ENTRY_BYTES);
         bip456::put_head(block_bytes.len() as u32, &mut head);

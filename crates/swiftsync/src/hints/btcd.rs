@@ -146,6 +146,4 @@ impl HintsEncoder for Encoder {
         out.append(&mut entry);
         Ok(())
     }
-
-    fn put_tail(&self, _out: &mut Vec<u8>) {}
 }

@@ -107,8 +107,10 @@ pub trait HintsEncoder: Send + Sync {
     fn put_block(&self, unspent: &[u32], outputs: u32, out: &mut Vec<u8>)
     -> Result<(), HintsError>;
 
-    /// Appends the part of the file after the last block.
-    fn put_tail(&self, out: &mut Vec<u8>);
+    /// Appends the part of the file after the last block; most formats have none.
+    fn put_tail(&self, out: &mut Vec<u8>) {
+        let _ = out;
+    }
 
     /// Returns the head with the offset of each block, to be written over the equally long one of
     /// [`HintsEncoder::put_head`] once the length of each block, from height 1 on, is known; `None`

@@ -97,6 +97,4 @@ impl HintsEncoder for NoEncoder {
     fn put_block(&self, _: &[u32], _: u32, _: &mut Vec<u8>) -> Result<(), HintsError> {
         Err(HintsError::new(NO_BLOCKS))
     }
-
-    fn put_tail(&self, _out: &mut Vec<u8>) {}
 }
