@@ -2,7 +2,7 @@
 
 use apus_chain::{BlockId, Tree};
 use apus_testchain::block::encode_block;
-use apus_wire::{BlockView, Chain, Network, genesis_block};
+use apus_wire::{BlockView, Chain, Network};
 use bitcoin::block::Block;
 
 use crate::support::Place;
@@ -73,9 +73,7 @@ fn a_failed_header_is_not_the_best_after_a_restart() {
 }
 
 fn regtest_tree() -> Tree {
-    let network = Network::new(Chain::Regtest);
-    let genesis = *BlockView::parse(&genesis_block(&network)).unwrap().header();
-    Tree::new(network, genesis)
+    Tree::new(Network::new(Chain::Regtest))
 }
 
 fn add(tree: &mut Tree, block: &Block) -> BlockId {

@@ -37,9 +37,9 @@ const HEADERS_MAX_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs a world, and returns how it went.
 pub fn run(spec: &WorldSpec) -> Outcome {
-    let (mut network, genesis) = chain::regtest();
+    let (mut network, _) = chain::regtest();
     network.minimum_chain_work = apus_hash::Hash::ZERO;
-    let mut tree = Tree::new(network, genesis);
+    let mut tree = Tree::new(network);
     let tip = tree.genesis();
     let mut run = Run::new(spec);
     let mut growing = HeaderChain::growing(&mut tree, tip, UNIX_TIME, [7; 16]);
@@ -56,9 +56,9 @@ pub fn run(spec: &WorldSpec) -> Outcome {
 /// Follows the tip of a world while `count` new blocks are found, one after another. Returns for
 /// each the time from its first announcement until it was taken.
 pub fn follow(spec: &WorldSpec, count: usize) -> Vec<Duration> {
-    let (mut network, genesis) = chain::regtest();
+    let (mut network, _) = chain::regtest();
     network.minimum_chain_work = apus_hash::Hash::ZERO;
-    let mut tree = Tree::new(network, genesis);
+    let mut tree = Tree::new(network);
     let genesis = tree.genesis();
     let mut run = Run::new(spec);
     run.top -= count;

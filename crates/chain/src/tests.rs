@@ -150,7 +150,7 @@ fn compare(steps: &[Step]) {
     let network = Network::new(Chain::Regtest);
     let bytes = genesis_block(&network);
     let genesis = *BlockView::parse(&bytes).unwrap().header();
-    let mut tree = Tree::new(network, genesis);
+    let mut tree = Tree::new(network);
     let mut model = Model::new(block_work(genesis.bits));
     for (number, step) in steps.iter().enumerate() {
         let count = model.blocks.len();
@@ -231,7 +231,7 @@ fn a_long_chain_takes_no_time_for_each_header() {
     let network = Network::new(Chain::Regtest);
     let bytes = genesis_block(&network);
     let genesis = *BlockView::parse(&bytes).unwrap().header();
-    let mut tree = Tree::new(network, genesis);
+    let mut tree = Tree::new(network);
     tree.mark_stored(tree.genesis(), true);
     let mut prev = tree.node(tree.genesis()).hash;
     let mut ids = Vec::new();

@@ -8,7 +8,7 @@ use apus_consensus::{
 };
 use apus_disk::{FileVec, StoreError};
 use apus_hash::Hash;
-use apus_wire::{Header, Network};
+use apus_wire::{BlockView, Header, Network, genesis_block};
 use hashbrown::HashTable;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -100,7 +100,9 @@ pub struct Tree {
 
 impl Tree {
     /// Creates the tree of `network`, with only its genesis block.
-    pub fn new(network: Network, genesis: Header) -> Self {
+    pub fn new(network: Network) -> Self {
+        let block = genesis_block(&network);
+        let genesis = BlockView::parse(&block).expect("the built-in genesis block parses");
         let mut tree = Self {
             by_hash: HashTable::new(),
             network,
@@ -112,8 +114,8 @@ impl Tree {
             next_sequence: SEQUENCE_FIRST_NEW,
             version: 0,
         };
-        let work = block_work(genesis.bits);
-        tree.push(tree.network.genesis_hash, &genesis, (0, 0, 0), work, 0);
+        let work = block_work(genesis.header().bits);
+        tree.push(tree.network.genesis_hash, genesis.header(), (0, 0, 0), work, 0);
         tree
     }
 
@@ -134,7 +136,7 @@ impl Tree {
     /// Returns a tree of the same network with only its genesis block, which is kept where this one
     /// is.
     pub fn with_genesis_alone(&self) -> Self {
-        let mut tree = Self::new(self.network.clone(), self.header(self.genesis()));
+        let mut tree = Self::new(self.network.clone());
         if let Some(directory) = self.blocks.directory() {
             tree.keep_in_file(directory);
         }

@@ -74,7 +74,7 @@ pub fn is_buried(tree: &Tree, id: BlockId, best: BlockId, seconds: i64) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
+    use apus_wire::{Chain, Header, Network};
 
     use super::*;
 
@@ -82,11 +82,10 @@ mod tests {
     fn a_header_of_least_difficulty_buries_nothing_by_itself() {
         let mut network = Network::new(Chain::Testnet4);
         network.minimum_chain_work = apus_hash::Hash::ZERO;
-        let genesis = genesis_block(&network);
-        let genesis = *BlockView::parse(&genesis).unwrap().header();
+        let mut tree = Tree::new(network);
+        let genesis = tree.header(tree.genesis());
         let least = genesis.bits;
         let hard = 0x1a00_ffff;
-        let mut tree = Tree::new(network, genesis);
         let mut tip = genesis.hash();
         let mut add = |tree: &mut Tree, bits| {
             let header = Header { prev: tip, bits, ..genesis };

@@ -131,7 +131,7 @@ fn best_height(tree: &Tree) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
+    use apus_wire::{Chain, Header, Network};
 
     use super::*;
 
@@ -150,8 +150,7 @@ mod tests {
     #[test]
     fn until_a_new_branch_is_committed_only_the_fork_counts() {
         let network = Network::new(Chain::Regtest);
-        let genesis = *BlockView::parse(&genesis_block(&network)).unwrap().header();
-        let mut tree = Tree::new(network, genesis);
+        let mut tree = Tree::new(network);
         let genesis = tree.genesis();
         let old = branch(&mut tree, genesis, 500, 1);
         let new = branch(&mut tree, old[99], 450, 2);

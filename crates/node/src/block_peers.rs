@@ -164,15 +164,13 @@ fn place_in(blocks: &[BlockId], tree: &Tree, id: BlockId) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use apus_wire::{BlockView, Chain, Network, genesis_block};
+    use apus_wire::{Chain, Network};
 
     use super::*;
 
     #[test]
     fn blocks_of_peers_alone_are_wanted_with_their_sizes() {
-        let network = Network::new(Chain::Regtest);
-        let header = *BlockView::parse(genesis_block(&network)).unwrap().header();
-        let tree = Tree::new(network, header);
+        let tree = Tree::new(Network::new(Chain::Regtest));
         let id = tree.genesis();
         let wanted = Wanted::of([&[Step { id, place: BlockOrigin::Peers, weight: 285 }][..]]);
         assert_eq!((wanted.bytes(), wanted.bytes_of(&tree, id)), (285, 285));

@@ -276,7 +276,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use apus_store::BlockStatus;
-    use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
+    use apus_wire::{Chain, Header, Network};
 
     use super::*;
 
@@ -300,7 +300,6 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let disk = apus_disk::Disk::new();
             let network = Network::new(Chain::Regtest);
-            let genesis = *BlockView::parse(genesis_block(&network)).unwrap().header();
             let options = apus_leveldb::Options {
                 create_if_missing: true,
                 ..apus_leveldb::Options::default()
@@ -315,7 +314,7 @@ mod tests {
                 vec![],
                 apus_store::BlockFilesOptions::default(),
             );
-            let tree = Tree::new(network.clone(), genesis);
+            let tree = Tree::new(network.clone());
             let root = tree.genesis();
             let view = View::default();
             let world = Self { tree, view, coins, _directory: directory };

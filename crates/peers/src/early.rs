@@ -198,15 +198,13 @@ impl EarlyBlock {
 #[cfg(test)]
 mod tests {
     use apus_chain::Tree;
-    use apus_wire::{BlockView, Chain, Network, genesis_block};
+    use apus_wire::{Chain, Network};
 
     use super::*;
 
     /// Returns the id of a genesis block, as a tree gives it.
     fn id() -> BlockId {
-        let network = Network::new(Chain::Regtest);
-        let bytes = genesis_block(&network);
-        Tree::new(network, *BlockView::parse(&bytes).unwrap().header()).genesis()
+        Tree::new(Network::new(Chain::Regtest)).genesis()
     }
 
     fn add(blocks: &mut EarlyBlocks, bytes: Vec<u8>) {

@@ -441,7 +441,7 @@ impl Feed {
 mod tests {
     use std::sync::Arc;
 
-    use apus_wire::{BlockView, Chain, Network, genesis_block};
+    use apus_wire::{Chain, Network, genesis_block};
     use crossbeam_channel::bounded;
 
     use apus_node::sources::BlockOrigin;
@@ -470,7 +470,7 @@ mod tests {
     fn a_block_is_taken_once_its_coins_are_here_or_do_not_come() {
         let network = Network::new(Chain::Regtest);
         let bytes = genesis_block(&network);
-        let tree = Tree::new(network, *BlockView::parse(&bytes).unwrap().header());
+        let tree = Tree::new(network);
         let id = tree.genesis();
         let lanes = std::iter::once(0..1).collect();
         let wanted =
@@ -504,7 +504,7 @@ mod tests {
     fn what_was_before_is_forgotten_when_others_are_wanted() {
         let network = Network::new(Chain::Regtest);
         let bytes = genesis_block(&network);
-        let tree = Tree::new(network, *BlockView::parse(&bytes).unwrap().header());
+        let tree = Tree::new(network);
         let id = tree.genesis();
         let lanes = std::iter::once(0..1).collect();
         let wanted = Wanted { blocks: Arc::new([id]), lanes, ..Wanted::default() };

@@ -10,7 +10,7 @@ use apus_net::{Addresses, Group, NetKind, Outgoing, PeerId, Proxies, Proxy as So
 use apus_progress::Unobserved;
 use apus_testpeer::{Answers, Hangup, Server, version};
 use apus_wire::message::{Command, Host, Message, NetAddress, Raw, Services, encode};
-use apus_wire::{BlockView, Chain, Network, genesis_block};
+use apus_wire::{Chain, Network};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::budget::Socket;
@@ -394,8 +394,7 @@ fn each_connection_has_its_own_nonce_time_and_height() {
     let peers = PeerOptions { connect, ..PeerOptions::new(0) };
     let place = tempfile::tempdir().unwrap();
     let options = Options::new(place.path().to_path_buf(), network.clone());
-    let genesis = *BlockView::parse(&genesis_block(&network)).unwrap().header();
-    let tree = Tree::new(network, genesis);
+    let tree = Tree::new(network);
     let mut chain = HeaderChain::fixed(&tree, tree.genesis());
     let begun = unix_time();
     let peers = Peers::begin(&options, &peers, None, &Disk::new(), 3, &Arc::default()).unwrap();

@@ -14,9 +14,7 @@ use apus_node::error::SyncError;
 use apus_node::options::{AssumeValid, ScriptEngine};
 use apus_node::sealed::{bytes, put_bytes, put_numbers};
 use apus_store::Obfuscation;
-use apus_wire::{
-    BlockView, Chain, Cursor, HEADER_BYTES, Header, Network, ParseError, genesis_block,
-};
+use apus_wire::{Chain, Cursor, HEADER_BYTES, Header, Network, ParseError};
 
 /// The name of the pack that holds the manifest.
 const NAME: &str = "job";
@@ -255,9 +253,7 @@ impl Job {
 }
 
 fn tree(network: &Network, headers: &[u8]) -> Option<Tree> {
-    let bytes = genesis_block(network);
-    let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
-    let mut tree = Tree::new(network.clone(), *genesis.header());
+    let mut tree = Tree::new(network.clone());
     for bytes in headers.chunks_exact(HEADER_BYTES) {
         let header = Header::parse(&mut Cursor::new(bytes)).ok()?;
         tree.restore(header.hash(), &header, false)?;

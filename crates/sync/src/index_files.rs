@@ -39,7 +39,7 @@ use apus_store::{
     BlockFiles, BlockFilesOptions, BlockSource, BlockStatus, DataDir, FlatFilePos, IndexDb,
     IndexEntry, IndexRecord, SourceItem,
 };
-use apus_wire::{BlockView, Cursor, Header, genesis_block};
+use apus_wire::{BlockView, Cursor, Header};
 use rayon::prelude::*;
 
 use crate::shrink::{self, Searched};
@@ -204,10 +204,8 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
 impl Inventory {
     /// Creates an inventory of the block files in `dir` with only the genesis block.
     fn new(options: &Options, dir: &DataDir) -> Self {
-        let bytes = genesis_block(&options.network);
-        let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
         Self {
-            tree: Tree::new(options.network.clone(), *genesis.header()),
+            tree: Tree::new(options.network.clone()),
             sources: Sources::default(),
             refusals: Refusals::default(),
             present: HashMap::new(),

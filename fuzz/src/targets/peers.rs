@@ -132,7 +132,7 @@ pub fn peers(data: &[u8]) {
     let network = Network::new(Chain::Regtest);
     let bytes = genesis_block(&network);
     let genesis = *BlockView::parse(&bytes).expect("the built-in block parses").header();
-    let mut tree = Tree::new(network, genesis);
+    let mut tree = Tree::new(network);
     let known = [0x51, 0x52].map(|seed| {
         let header = Header { prev: genesis.hash(), merkle_root: Hash([seed; 32]), ..genesis };
         (tree.restore(header.hash(), &header, false).expect("its parent is there"), header)

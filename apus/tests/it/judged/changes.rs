@@ -141,7 +141,7 @@ impl Context {
             .iter()
             .map(|block| *BlockView::parse(block).unwrap().header())
             .collect();
-        let mut tree = Tree::new(network.clone(), headers[0]);
+        let mut tree = Tree::new(network.clone());
         for header in &headers[1..] {
             tree.accept_header(header, now).unwrap();
         }

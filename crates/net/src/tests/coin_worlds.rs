@@ -141,8 +141,7 @@ fn headers() -> &'static [Header] {
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed, 21);
-        let (network, genesis) = regtest();
-        let mut tree = Tree::new(network, genesis);
+        let mut tree = Tree::new(regtest().0);
         let unix_time = i64::from(headers()[headers().len() - 1].time) + 600;
         let blocks: Vec<BlockId> =
             headers().iter().map(|header| tree.accept_header(header, unix_time).unwrap()).collect();

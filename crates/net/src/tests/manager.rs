@@ -102,7 +102,7 @@ impl World {
             limits: Limits { bytes_max: 1 << 30, block_interval: Duration::from_secs(600) },
         };
         Self {
-            tree: Tree::new(network.clone(), genesis),
+            tree: Tree::new(network.clone()),
             network,
             manager: PeerManager::new(settings),
             peers: BTreeMap::new(),

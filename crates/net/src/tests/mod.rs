@@ -46,8 +46,7 @@ fn headers_on(first: &Header, count: u32, seed: u32) -> Vec<Header> {
 }
 
 fn tree_of(branches: &[Vec<Header>]) -> Tree {
-    let (network, genesis) = regtest();
-    let mut tree = Tree::new(network, genesis);
+    let mut tree = Tree::new(regtest().0);
     for header in branches.iter().flatten() {
         tree.restore(header.hash(), header, false).unwrap();
     }

@@ -191,7 +191,7 @@ fn a_chain_of_too_little_work_has_no_headers() {
     // Each block has a work of two.
     network.minimum_chain_work.0[0] = 8;
     let headers = headers_on(&genesis, 3, 1);
-    let mut tree = Tree::new(network, genesis);
+    let mut tree = Tree::new(network);
     for header in &headers {
         tree.restore(header.hash(), header, false).unwrap();
     }

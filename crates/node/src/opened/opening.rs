@@ -55,8 +55,6 @@ impl Node {
         };
         let keep = if read_only { Vec::new() } else { keep(disk, options)? };
         let chainstate = open_chainstate(disk, &chainstate_path, read_only, keep)?;
-        let bytes = genesis_block(network);
-        let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
         let scripts = ScriptChecker::new(options, disk)?;
         let mut options = (*options).clone();
         options.scripts.engine = scripts.engine();
@@ -71,7 +69,7 @@ impl Node {
             files,
             chainstate,
             cache: CoinsCache::new(),
-            tree: Tree::new(network.clone(), *genesis.header()),
+            tree: Tree::new(network.clone()),
             sources: Sources::default(),
             peers: None,
             scripts,
@@ -110,7 +108,7 @@ impl Node {
         node.ledger.records.follow(&node.parts.tree);
         if !read_only {
             node.refuse_clock_behind()?;
-            node.store_genesis(&genesis)?;
+            node.store_genesis()?;
         }
         node.stand_at_best_block()?;
         node.begin_pruning(coins)?;
@@ -166,10 +164,13 @@ impl Node {
 
     /// Stores the genesis block, unless it was stored before: if it was pruned, it is not needed
     /// again. Writes the block index if it holds no other block.
-    fn store_genesis<B: AsRef<[u8]>>(&mut self, block: &BlockView<B>) -> Result<(), StoreError> {
-        let id = self.parts.tree.genesis();
+    fn store_genesis(&mut self) -> Result<(), StoreError> {
+        let Parts { files, tree, .. } = &self.parts;
+        let id = tree.genesis();
         if self.record(id).tx_count == 0 {
-            self.ledger.store_block_in(&self.parts.files, &self.parts.tree, id, block)?;
+            let bytes = genesis_block(tree.network());
+            let block = BlockView::parse(&bytes).expect("the built-in genesis block parses");
+            self.ledger.store_block_in(files, tree, id, &block)?;
         }
         match self.parts.tree.len() {
             1 => self.write_index(),

@@ -8,7 +8,7 @@ use apus_net::{PeerOptions, Proxies, Target};
 use apus_node::options::Options;
 use apus_progress::Progress;
 use apus_testpeer::{Honest, ServedChain, Server};
-use apus_wire::{BlockView, Chain, Network, genesis_block};
+use apus_wire::{Chain, Network, genesis_block};
 
 use super::*;
 use crate::{ADDRESSES_FILE, Peers};
@@ -82,7 +82,7 @@ fn a_feeler_shows_that_an_address_works() {
         ..PeerOptions::new(0)
     };
     let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0, &Arc::default()).unwrap();
-    let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
+    let tree = Tree::new(network);
     let mut chain = HeaderChain::fixed(&tree, tree.genesis());
     let told = Told::default();
     let mut connections = peers.connections();
@@ -106,12 +106,11 @@ fn a_feeler_shows_that_an_address_works() {
 fn half_open_connections_make_room() {
     const PLACES: usize = 14;
     let network = Network::new(Chain::Regtest);
-    let genesis = genesis_block(&network);
     let place = tempfile::tempdir().unwrap();
     let options = Options::new(place.path().to_path_buf(), network.clone());
     let peers = PeerOptions { maxconnections: 11 + PLACES, ..PeerOptions::new(0) };
     let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0, &Arc::default()).unwrap();
-    let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
+    let tree = Tree::new(network);
     let mut chain = HeaderChain::fixed(&tree, tree.genesis());
     let told = Told::default();
     let mut connections = peers.connections();
@@ -145,7 +144,7 @@ fn a_suspended_machine_closes_its_connections() {
     let connect = vec![Target::parse(&server.address().to_string(), 0).unwrap()];
     let peers = PeerOptions { connect, ..PeerOptions::new(0) };
     let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0, &Arc::default()).unwrap();
-    let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
+    let tree = Tree::new(network);
     let mut chain = HeaderChain::fixed(&tree, tree.genesis());
     let told = Told::default();
     let mut connections = peers.connections();

@@ -86,8 +86,7 @@ impl World {
     /// Creates a world in which `here` blocks are stored; `is_first` says whether the sync has just
     /// begun, or has been at the tip.
     pub fn new(seed: u64, here: usize, is_first: bool) -> Self {
-        let (network, genesis) = regtest();
-        let mut tree = Tree::new(network, genesis);
+        let mut tree = Tree::new(regtest().0);
         let mut tip = tree.genesis();
         tree.mark_available(tip);
         let unix_time = clock();
