@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
-use super::{Disk, File, StoreError};
+use super::{Disk, File, StoreError, lock};
 
 /// The files that this process has locked, by [`full_name`]. The kernel cannot tell: it grants a
 /// process a record lock that the process already has, and releases the lock when *any* handle on
@@ -36,7 +36,7 @@ impl Disk {
     /// This or another program holds a lock on the file.
     pub fn lock(&self, path: impl AsRef<Path>) -> Result<FileLock, StoreError> {
         let path = path.as_ref();
-        let mut locked = locked();
+        let mut locked = lock(&LOCKED);
         let name = full_name(path)?;
         if locked.contains_key(&name) {
             return Err(StoreError::locked(path, "already in use by this program"));
@@ -57,7 +57,7 @@ impl Disk {
     /// This or another program holds the exclusive lock.
     pub fn lock_shared(&self, path: impl AsRef<Path>) -> Result<Option<FileLock>, StoreError> {
         let path = path.as_ref();
-        let mut locked = locked();
+        let mut locked = lock(&LOCKED);
         let Ok(name) = full_name(path) else { return Ok(None) };
         if let Some(held) = locked.get_mut(&name) {
             if !held.shared {
@@ -90,7 +90,7 @@ impl Disk {
     pub fn check_lock(&self, path: impl AsRef<Path>, shared: bool) -> Result<(), StoreError> {
         let path = path.as_ref();
         // Until the file is closed again, this process must not lock it.
-        let locked = locked();
+        let locked = lock(&LOCKED);
         let Ok(name) = full_name(path) else { return Ok(()) };
         match locked.get(&name) {
             Some(held) if held.shared && shared => return Ok(()),
@@ -110,7 +110,7 @@ impl Disk {
 /// Returns the number of the process that holds a lock on the file `path`; `None` if there is none,
 /// if it is this process, or if the system does not say which.
 pub fn lock_holder(path: &Path) -> Option<u32> {
-    let locked = locked();
+    let locked = lock(&LOCKED);
     // To close the file would release a lock of this process.
     if locked.contains_key(&full_name(path).ok()?) {
         return None;
@@ -121,7 +121,7 @@ pub fn lock_holder(path: &Path) -> Option<u32> {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        let mut locked = locked();
+        let mut locked = lock(&LOCKED);
         let Some(held) = locked.get_mut(&self.name) else { return };
         held.owners -= 1;
         if held.owners == 0 {
@@ -166,10 +166,6 @@ fn locked_by(path: &Path, held: Option<Flock>) -> StoreError {
 /// where the system gives 0, or if the lock belongs to no process.
 fn process_of(held: Flock) -> Option<u32> {
     held.pid.and_then(|pid| u32::try_from(pid.as_raw_pid()).ok()).filter(|id| *id > 0)
-}
-
-fn locked() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, HeldLock>> {
-    LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
-use super::{Caching, Disk, File, Result, StoreError};
+use super::{Caching, Disk, File, Result, StoreError, lock};
 
 /// A file for bytes that do not fit in memory, created when the first of them are written.
 ///
@@ -139,7 +139,7 @@ impl SpillFile {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
+        let _creating = lock(&self.creating);
         if let Some(file) = self.file.get() {
             return Ok(file);
         }

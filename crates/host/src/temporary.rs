@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-use apus_disk::StoreError;
+use apus_disk::{StoreError, lock};
 
 /// The prefix of the names of these directories.
 const PREFIX: &str = "apus-";
@@ -15,7 +15,7 @@ const REMOVALS_MAX: usize = 5;
 
 /// Removes all directories for temporary files, before the process exits at once.
 pub fn remove_temporary_directories() {
-    present().iter().for_each(|directory| remove(directory));
+    lock(&PRESENT).iter().for_each(|directory| remove(directory));
 }
 
 /// A directory for temporary files, removed with its content when it is dropped.
@@ -45,7 +45,7 @@ impl TemporaryDir {
                 error,
             )
         })?;
-        present().push(path.clone());
+        lock(&PRESENT).push(path.clone());
         Ok(Self(path))
     }
 
@@ -57,7 +57,7 @@ impl TemporaryDir {
 impl Drop for TemporaryDir {
     fn drop(&mut self) {
         remove(&self.0);
-        present().retain(|directory| *directory != self.0);
+        lock(&PRESENT).retain(|directory| *directory != self.0);
     }
 }
 
@@ -66,10 +66,6 @@ impl Drop for TemporaryDir {
 pub fn is_temporary(path: &Path) -> bool {
     let first = path.components().next();
     first.is_some_and(|name| name.as_os_str().as_encoded_bytes().starts_with(PREFIX.as_bytes()))
-}
-
-fn present() -> MutexGuard<'static, Vec<PathBuf>> {
-    PRESENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes a directory with its content, and ignores errors.
@@ -85,13 +81,13 @@ mod tests {
     fn it_is_known_while_it_exists_and_removed_with_its_content() {
         let directory = TemporaryDir::new().unwrap();
         let path = directory.path().to_path_buf();
-        assert!(path.is_dir() && present().contains(&path));
+        assert!(path.is_dir() && lock(&PRESENT).contains(&path));
         std::fs::create_dir(path.join("sub")).unwrap();
         std::fs::write(path.join("sub/file"), [7]).unwrap();
         remove(&path);
         assert!(!path.exists());
         drop(directory);
-        assert!(!present().contains(&path));
+        assert!(!lock(&PRESENT).contains(&path));
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //! batch on all threads.
 
 use std::iter;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
 
 use apus_coins::Heights;
-use apus_disk::StoreError;
+use apus_disk::{StoreError, lock};
 use apus_node::error::SyncError;
 use apus_node::workers::for_each_on_pool;
 use apus_store::BlockFiles;
@@ -98,7 +98,7 @@ impl Pass<'_> {
             made: Vec::new(),
         };
         let work = |worker: &mut Worker, item: Option<usize>| {
-            let first = || first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let first = || lock(&first).take();
             match item {
                 Some(index) => self.block(worker, index, &blocks[index]),
                 None => Ok(first().map_or(Ok(()), |first| first())?),

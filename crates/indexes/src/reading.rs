@@ -1,10 +1,10 @@
 //! Answers from indexes that exist.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use apus_chain::Tree;
-use apus_disk::{Disk, Result, StoreError};
+use apus_disk::{Disk, Result, StoreError, lock};
 use apus_hash::{Hash, sha256d};
 use apus_leveldb::{Db, Options};
 use apus_node::commit::Ledger;
@@ -200,7 +200,7 @@ impl IndexReader {
     /// Returns an index as of its last commit; `None` if there is none.
     fn open(&self, kind: IndexKind) -> Result<Option<Arc<Opened>>> {
         let Some(stamp) = self.stamp(kind)? else { return Ok(None) };
-        let last = self.last(kind).clone();
+        let last = lock(&self.opened[kind as usize]).clone();
         if let Some(opened) = last.filter(|opened| opened.stamp == stamp) {
             return Ok(Some(opened));
         }
@@ -209,12 +209,8 @@ impl IndexReader {
         let options = Options { read_only: true, lock: false, ..Options::default() };
         let db = Db::open(self.disk.clone(), &path, options)?;
         let opened = Arc::new(Opened { stamp, path, db });
-        *self.last(kind) = Some(Arc::clone(&opened));
+        *lock(&self.opened[kind as usize]) = Some(Arc::clone(&opened));
         Ok(Some(opened))
-    }
-
-    fn last(&self, kind: IndexKind) -> MutexGuard<'_, Option<Arc<Opened>>> {
-        self.opened[kind as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn stamp(&self, kind: IndexKind) -> Result<Option<Stamp>> {

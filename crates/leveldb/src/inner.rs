@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
-use apus_disk::{Disk, File, FileLock, Result, StoreError};
+use apus_disk::{Disk, File, FileLock, Result, StoreError, lock};
 
 use super::log;
 use super::manifest::Edit;
@@ -60,10 +60,6 @@ impl Inner {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn manifest(&self) -> MutexGuard<'_, Manifest> {
-        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a file number that was not used before.
     pub(super) fn new_number(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
@@ -78,7 +74,7 @@ impl Inner {
     /// The database was opened for reading only.
     pub(super) fn check_writable(&self) -> Result<()> {
         assert!(!self.options.read_only, "the database was opened for reading only");
-        if self.manifest().file.is_none() {
+        if lock(&self.manifest).file.is_none() {
             let what = "an earlier write to the manifest of this database failed: restart the \
                 program, which reopens the database and finds out what was written";
             return Err(StoreError::new(&self.dir, what));
@@ -92,7 +88,7 @@ impl Inner {
     pub(super) fn commit(&self, change: &TableChange, begin: impl FnOnce()) -> Result<()> {
         let TableChange { removed, added, sequence } = change;
         self.check_writable()?;
-        let mut manifest = self.manifest();
+        let mut manifest = lock(&self.manifest);
         let edit = Edit {
             next_file: Some(self.next_file.load(Ordering::Relaxed)),
             last_sequence: Some(sequence.unwrap_or(manifest.last_sequence)),

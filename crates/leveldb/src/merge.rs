@@ -1,6 +1,6 @@
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use apus_disk::{Caching, Result, Share, ShareWatch};
+use apus_disk::{Caching, Result, Share, ShareWatch, lock};
 use rayon::prelude::*;
 
 use super::cursor::Merged;
@@ -41,7 +41,7 @@ impl Db {
     /// Like [`Db::merge`], with progress and early stop. If stopped, it changes nothing and returns
     /// false.
     pub fn merge_watched(&self, watch: ShareWatch) -> Result<bool> {
-        let _merging = self.inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        let _merging = lock(&self.inner.merging);
         self.inner.check_writable()?;
         let version = self.inner.current();
         match pick(&version, self.inner.options.level_0_runs_max) {
@@ -53,7 +53,7 @@ impl Db {
     /// Waits until no other thread merges, if level 0 has `runs` runs or more.
     pub fn wait_for_merge(&self, runs: usize) {
         if newest_runs(&self.inner.current()) >= runs {
-            drop(self.inner.merging.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(lock(&self.inner.merging));
         }
     }
 
@@ -67,7 +67,7 @@ impl Db {
     pub fn settle(&self, watch: ShareWatch) -> Result<bool> {
         {
             let inner = &self.inner;
-            let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
+            let _merging = lock(&inner.merging);
             inner.check_writable()?;
             let version = inner.current();
             if let [run] = &version.runs[..] {
@@ -95,7 +95,7 @@ impl Db {
     /// Like [`Db::merge_all`], with progress and early stop; returns whether it finished.
     fn merge_all_watched(&self, watch: ShareWatch) -> Result<bool> {
         let inner = &self.inner;
-        let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        let _merging = lock(&inner.merging);
         inner.check_writable()?;
         let mut version = inner.current();
         if version.runs.len() > 1 || version.runs.iter().any(|run| run.level == 0) {

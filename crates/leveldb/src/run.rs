@@ -1,8 +1,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use apus_disk::{Caching, File, Result, StoreError};
+use apus_disk::{Caching, File, Result, StoreError, lock};
 use rayon::prelude::*;
 
 use super::format::{SEQUENCE_MAX, table_path};
@@ -49,11 +49,11 @@ pub struct RunWriter<'a> {
 impl RunBuilder {
     pub(super) fn new(inner: &Arc<Inner>, kind: RunKind, caching: Caching) -> Result<Self> {
         inner.check_writable()?;
-        let mut writing = inner.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writing = lock(&inner.writing);
         while *writing {
             writing = inner.written.wait(writing).unwrap_or_else(PoisonError::into_inner);
         }
-        let sequence = inner.manifest().last_sequence + 1;
+        let sequence = lock(&inner.manifest).last_sequence + 1;
         if sequence > SEQUENCE_MAX {
             return Err(StoreError::new(
                 &inner.dir,
@@ -149,7 +149,7 @@ impl RunBuilder {
             let change = TableChange { removed: Vec::new(), added, sequence };
             return inner.commit(&change, || self.output.keep());
         }
-        let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        let _merging = lock(&inner.merging);
         let removed = inner.current().tables().collect();
         let level = bottom_level(tables.iter().map(|table| table.bytes).sum());
         let change = TableChange { removed, added: at_level(level, tables), sequence };
@@ -160,7 +160,7 @@ impl RunBuilder {
 impl Drop for RunBuilder {
     fn drop(&mut self) {
         let inner = &self.output.inner;
-        *inner.writing.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        *lock(&inner.writing) = false;
         inner.written.notify_one();
     }
 }
@@ -244,7 +244,7 @@ impl Output {
     /// # Panics
     /// The tables overlap.
     pub(super) fn tables(&self) -> Vec<Arc<Table>> {
-        let mut tables = self.finished().clone();
+        let mut tables = lock(&self.tables).clone();
         tables.sort_by(|a, b| a.first().cmp(b.first()));
         let apart = tables.windows(2).all(|pair| pair[0].last() < pair[1].first());
         assert!(apart, "the keys of two parts of a run overlap");
@@ -258,7 +258,7 @@ impl Output {
 
     /// Queues a file for syncing, which happens once [`UNSYNCED_MAX`] others follow it.
     fn sync_later(&self, file: File) -> Result<()> {
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsynced = lock(&self.unsynced);
         unsynced.push_back(file);
         let oldest = if unsynced.len() > UNSYNCED_MAX { unsynced.pop_front() } else { None };
         drop(unsynced);
@@ -270,7 +270,7 @@ impl Output {
     /// # Errors
     /// The disk fails, or failed in an earlier sync of one of the tables.
     pub(super) fn sync(&self) -> Result<()> {
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsynced = lock(&self.unsynced);
         let files = std::mem::take(&mut *unsynced);
         drop(unsynced);
         if rayon::current_thread_index().is_some() {
@@ -291,39 +291,31 @@ impl Output {
 
     /// Adds finished tables.
     fn add(&self, tables: impl IntoIterator<Item = Arc<Table>>) {
-        self.finished().extend(tables);
+        lock(&self.tables).extend(tables);
     }
 
     /// Keeps the files of these tables when this is dropped.
     fn release(&self, tables: &[Arc<Table>]) {
         let released: BTreeSet<u64> = tables.iter().map(|table| table.number).collect();
-        self.numbers().retain(|number| !released.contains(number));
+        lock(&self.numbers).retain(|number| !released.contains(number));
     }
 
     /// Removes the files of all tables on drop, even those released, unless [`Output::keep`] is
     /// called.
     fn reclaim(&self) {
-        let finished: Vec<u64> = self.finished().iter().map(|table| table.number).collect();
-        self.numbers().extend(finished);
+        let finished: Vec<u64> = lock(&self.tables).iter().map(|table| table.number).collect();
+        lock(&self.numbers).extend(finished);
     }
 
     /// Removes all files that are to be removed on drop. Open files use disk space until they are
     /// closed, so the finished tables are closed first.
     fn remove(&self) {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.finished().clear();
-        for number in self.numbers().drain(..) {
+        lock(&self.unsynced).clear();
+        lock(&self.tables).clear();
+        for number in lock(&self.numbers).drain(..) {
             // A file that remains is removed when the database is next opened.
             let _ = self.inner.disk.remove(table_path(&self.inner.dir, number));
         }
-    }
-
-    fn finished(&self) -> MutexGuard<'_, Vec<Arc<Table>>> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn numbers(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -381,7 +373,7 @@ pub(super) fn at_level(level: usize, tables: Vec<Arc<Table>>) -> Vec<LevelTable>
 fn create(output: &Output) -> Result<TableWriter> {
     let inner = &output.inner;
     let number = inner.new_number();
-    output.numbers().push(number);
+    lock(&output.numbers).push(number);
     let path = table_path(&inner.dir, number);
     TableWriter::create(&inner.disk, path, number, &inner.options, output.caching)
 }

@@ -6,10 +6,11 @@
 //! sees half a commit. Readers look at it for microseconds, and read files and tables afterwards,
 //! so that no thread of a sync waits for them. A block takes 150 bytes of memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use apus_chain::{ActiveChain, BlockId, BlockNode, Tree};
 use apus_coins::CoinsView;
+use apus_disk::lock;
 use apus_net::NODE_NETWORK_LIMITED_MIN_BLOCKS;
 use apus_store::{BlockFiles, BlockReader, IndexRecord};
 use apus_wire::message::Services;
@@ -94,7 +95,7 @@ impl View {
 
     /// Calls `listener` from now on after each commit. It must not wait.
     pub fn on_commit(&self, listener: impl Fn() + Send + Sync + 'static) {
-        self.listeners().push(Box::new(listener));
+        lock(&self.listeners).push(Box::new(listener));
     }
 
     /// Shows a directory with these files, as of a commit, instead of the one before.
@@ -127,12 +128,8 @@ impl View {
         }
     }
 
-    fn listeners(&self) -> MutexGuard<'_, Vec<Box<dyn Fn() + Send + Sync>>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tell_listeners(&self) {
-        self.listeners().iter().for_each(|listener| listener());
+        lock(&self.listeners).iter().for_each(|listener| listener());
     }
 
     /// Shows what a commit has made durable.

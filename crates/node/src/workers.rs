@@ -1,9 +1,10 @@
 //! Spreads work over all threads of a pool, one item at a time.
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
 
+use apus_disk::lock;
 use rayon::ThreadPool;
 
 use super::error::SyncError;
@@ -25,7 +26,7 @@ pub fn for_each_on_pool<T: Send, S: Send>(
     let results = pool.broadcast(|_| {
         let mut state = new();
         while !failed.load(Relaxed) {
-            let Some(item) = items.lock().unwrap_or_else(PoisonError::into_inner).next() else {
+            let Some(item) = lock(&items).next() else {
                 break;
             };
             let result = check_stop(stop).and_then(|()| work(&mut state, item));

@@ -2,8 +2,9 @@
 //! milliseconds and a network file system after some.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use apus_disk::lock;
 use apus_host::threads;
 
 /// Number of threads that read.
@@ -60,7 +61,7 @@ impl<R: Send + 'static> Ahead<R> {
     /// # Panics
     /// Reading it has panicked.
     pub fn next(&self) -> Option<R> {
-        let mut state = self.queue.lock();
+        let mut state = lock(&self.queue.state);
         let index = state.taken;
         if index == self.queue.count {
             return None;
@@ -86,7 +87,7 @@ impl<R: Send + 'static> Ahead<R> {
 impl<R> Queue<R> {
     fn work(&self) {
         let _panics = NotePanic(self);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if state.has_ended || state.next == self.count {
                 return;
@@ -99,14 +100,10 @@ impl<R> Queue<R> {
             state.next += 1;
             drop(state);
             let result = (self.read)(index);
-            state = self.lock();
+            state = lock(&self.state);
             state.ready.insert(index, result);
             self.changed.notify_all();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AheadState<R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,7 +113,7 @@ struct NotePanic<'a, R>(&'a Queue<R>);
 impl<R> Drop for NotePanic<'_, R> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.lock().has_panicked = true;
+            lock(&self.0.state).has_panicked = true;
             self.0.changed.notify_all();
         }
     }
@@ -124,7 +121,7 @@ impl<R> Drop for NotePanic<'_, R> {
 
 impl<R> Drop for Ahead<R> {
     fn drop(&mut self) {
-        self.queue.lock().has_ended = true;
+        lock(&self.queue.state).has_ended = true;
         self.queue.changed.notify_all();
     }
 }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use apus_chain::Tree;
-use apus_disk::StoreError;
+use apus_disk::{StoreError, lock};
 use apus_hash::HashKey;
 use apus_node::block::step::Step;
 use apus_node::block_peers::{BlockPeers, Wanted};
@@ -69,7 +69,7 @@ impl JobBlocks {
     /// # Panics
     /// There is no further block, or the next one is not at `height`.
     pub fn take(&self, height: u32) -> Result<BlockBytes, StoreError> {
-        let mut line = self.lock();
+        let mut line = lock(&self.line);
         assert_eq!(line.next, height, "blocks are taken in order");
         while line.group.is_empty() {
             line.group = line.groups.next().expect("there are blocks up to this height")?;
@@ -81,11 +81,7 @@ impl JobBlocks {
 
     /// Returns the keyed hashes of the blocks that a worker has fetched, in order.
     pub fn take_digests(&self) -> Vec<[u8; 16]> {
-        std::mem::take(&mut self.lock().digests)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut lock(&self.line).digests)
     }
 }
 
@@ -151,7 +147,7 @@ impl BlockPeers for JobBlocks {
     ) -> Result<(), Fault> {
         let bytes = self.take(tree.node(step.id).height)?;
         let digest = self.hash_key.hash(&bytes);
-        self.lock().digests.push(digest);
+        lock(&self.line).digests.push(digest);
         check(bytes)
     }
 

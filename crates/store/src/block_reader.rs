@@ -1,9 +1,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use apus_disk::{Disk, File, Result, StoreError};
+use apus_disk::{Disk, File, Result, StoreError, lock};
 use apus_hash::Hash;
 
 use super::flat_file::{FlatFile, Kind, STORAGE_HEADER_BYTES, read_undo_payload};
@@ -146,7 +146,7 @@ impl BlockReader {
 
     /// Closes the files with these numbers, which were deleted: their space is free then.
     pub(super) fn forget(&self, numbers: &[u32]) {
-        let mut readers = self.readers();
+        let mut readers = lock(&self.readers);
         readers.forgotten += 1;
         readers.open.retain(|reader| !numbers.contains(&reader.id.number));
     }
@@ -185,7 +185,7 @@ impl BlockReader {
     /// when they read sequentially.
     fn reader(&self, id: FlatFile) -> Result<Arc<File>> {
         let forgotten = {
-            let readers = self.readers();
+            let readers = lock(&self.readers);
             if let Some(file) = readers.find(id) {
                 return Ok(file);
             }
@@ -193,7 +193,7 @@ impl BlockReader {
         };
         // Other threads need not wait for a slow disk.
         let file = Arc::new(self.disk.open_read(id.path(&self.directory))?);
-        let mut readers = self.readers();
+        let mut readers = lock(&self.readers);
         if let Some(file) = readers.find(id) {
             return Ok(file);
         }
@@ -205,10 +205,6 @@ impl BlockReader {
             readers.open.push_back(Reader { id, file: Arc::clone(&file) });
         }
         Ok(file)
-    }
-
-    fn readers(&self) -> MutexGuard<'_, Readers> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -253,7 +249,7 @@ mod tests {
         let reader = reader.get_or_init(|| new);
         let mut block = Vec::new();
         reader.read_block_into(pos, &mut block).unwrap();
-        assert_eq!((block.len(), reader.readers().open.len()), (100, 1));
+        assert_eq!((block.len(), lock(&reader.readers).open.len()), (100, 1));
     }
 
     #[test]
@@ -280,9 +276,9 @@ mod tests {
         let (files, pos) = one_block(&Disk::new(), directory.path());
         let mut block = Vec::new();
         files.read_block_into(pos, &mut block).unwrap();
-        assert_eq!(files.reader().readers().open.len(), 1);
+        assert_eq!(lock(&files.reader().readers).open.len(), 1);
         files.remove(&[pos.file]).unwrap();
-        assert!(files.reader().readers().open.is_empty());
+        assert!(lock(&files.reader().readers).open.is_empty());
 
         let (_, pos) = one_block(&Disk::new(), directory.path());
         let reader: Arc<OnceLock<BlockReader>> = Arc::default();
@@ -297,6 +293,6 @@ mod tests {
         let new = BlockReader::new(&disk, directory.path(), MAGIC, Obfuscation::NONE);
         let reader = reader.get_or_init(|| new);
         reader.read_block_into(pos, &mut block).unwrap();
-        assert!(reader.readers().open.is_empty());
+        assert!(lock(&reader.readers).open.is_empty());
     }
 }

@@ -1,11 +1,11 @@
 //! Makes hints files from a synced directory.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use apus_coins::{CoinScan, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError};
-use apus_disk::{Disk, SpillFile, StoreError};
+use apus_disk::{Disk, SpillFile, StoreError, lock};
 use apus_host::threads;
 use apus_node::error::{SyncError, of_read};
 use apus_node::options::Options;
@@ -188,7 +188,7 @@ impl UnspentSearch<'_> {
                     check_stop(task.watch.stop)?;
                 }
             }
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut done = lock(&done);
             *done += 1;
             self.observe(f64::from(*done) / total as f64);
             Ok(())

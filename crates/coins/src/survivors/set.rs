@@ -2,9 +2,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
-use apus_disk::{Caching, Disk, PartBuffer, Parts, StoreError};
+use apus_disk::{Caching, Disk, PartBuffer, Parts, StoreError, lock};
 use apus_hash::Hash;
 use apus_wire::OutPoint;
 
@@ -380,8 +380,4 @@ impl<F: FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>> ChangeSink for Distin
 
 fn file_in(dir: &Path) -> PathBuf {
     dir.join(FILE_NAME)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

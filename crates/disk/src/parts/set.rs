@@ -1,8 +1,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use crate::{Caching, Disk, StoreError};
+use crate::{Caching, Disk, StoreError, lock};
 
 use super::buffer::{Gathered, PartBuffer};
 use super::extent::PAGE_BYTES;
@@ -219,8 +219,4 @@ impl Pieces<'_> {
             None => Ok(self.part.held()),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

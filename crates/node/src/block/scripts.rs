@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use apus_chain::{BlockId, Tree};
 use apus_consensus::{RuleError, script_flags};
-use apus_disk::{Disk, StoreError};
+use apus_disk::{Disk, StoreError, lock};
 use apus_progress::meters::ScriptTally;
 use apus_scripts::sighash::{SharedHashes, TxHashes, TxSighash};
 use apus_scripts::{FastScripts, FastVerdict, PreparedTx, TxScripts, is_taproot};
@@ -91,7 +91,7 @@ pub struct SharedTx {
 impl SharedTx {
     /// Returns the transaction prepared for Core's engine.
     fn prepared(&self, tx: &TxView) -> Result<Arc<PreparedTx>, RuleError> {
-        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prepared = lock(&self.prepared);
         if let Some(prepared) = &*prepared {
             return Ok(Arc::clone(prepared));
         }
@@ -100,7 +100,7 @@ impl SharedTx {
 
     /// Frees the memory, which may be a hundred megabytes, once all parts are checked.
     pub fn release(&self) {
-        *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.prepared) = None;
     }
 }
 

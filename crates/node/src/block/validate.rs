@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use apus_chain::{BlockId, Tree};
 use apus_coins::Coin;
 use apus_consensus::{BlockContext, BlockSpends, RuleError, is_bip30_repeat};
+use apus_disk::lock;
 use apus_wire::{Network, Prevout, TxView, put_compact_size};
 
 use super::prepare::{CoinSource, MissingCoin, Prepared};
@@ -221,7 +222,7 @@ impl Validation {
             let index = self.next_chunk.fetch_add(1, Ordering::Relaxed);
             let Some(chunk) = self.chunks.get(index) else { return finished_last };
             if let Err(error) = self.check(chunk, network, checker) {
-                let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut errors = lock(&self.errors);
                 errors.insert(index, error);
             }
             let done = self.chunks_done.fetch_add(1, Ordering::AcqRel) + 1;
@@ -239,7 +240,7 @@ impl Validation {
 
     /// Takes the error that Core would give for the block, once every chunk is done.
     pub fn take_error(&self) -> Option<RuleError> {
-        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = lock(&self.errors);
         errors.pop_first().map(|(_, error)| error)
     }
 

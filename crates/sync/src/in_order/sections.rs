@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use apus_coins::{Coin, SECTIONS};
-use apus_disk::StoreError;
+use apus_disk::{StoreError, lock};
 use apus_node::block::prepare::Prepared;
 use apus_node::block::validate::Validation;
 use apus_node::shared::Shared;
@@ -72,7 +72,7 @@ impl Passage {
     }
 
     fn take_spent(&self, section: usize) -> Option<Vec<Coin>> {
-        self.spent[section].lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.spent[section]).take()
     }
 }
 
@@ -88,7 +88,7 @@ impl<'w, 'a> Sections<'w, 'a> {
     /// Sends a block on its way; the blocks before it must have been sent.
     pub fn send(&self, block: &Arc<Passage>) {
         for section in 0..SECTIONS {
-            let mut queue = self.queue(section);
+            let mut queue = lock(&self.queues[section]);
             queue.blocks.push_back(Arc::clone(block));
             if !queue.is_scheduled {
                 queue.is_scheduled = true;
@@ -118,7 +118,7 @@ impl<'w, 'a> Sections<'w, 'a> {
     /// Takes the next block that waits for a section. If there is none, another thread may take
     /// the section from now on.
     fn next(&self, section: usize) -> Option<Arc<Passage>> {
-        let mut queue = self.queue(section);
+        let mut queue = lock(&self.queues[section]);
         let end = self.end.load(Acquire);
         let may_pass = queue.blocks.front().is_some_and(|block| block.index < end);
         queue.is_scheduled = may_pass;
@@ -132,7 +132,7 @@ impl<'w, 'a> Sections<'w, 'a> {
             let block = passage.block.read().unwrap_or_else(PoisonError::into_inner);
             let ready = block.as_ref().expect("it has not passed this section");
             let Some(spent) = self.connect_section(section, ready)? else { return Ok(false) };
-            *passage.spent[section].lock().unwrap_or_else(PoisonError::into_inner) = Some(spent);
+            *lock(&passage.spent[section]) = Some(spent);
         }
         if passage.left.fetch_sub(1, AcqRel) == 1 {
             let mut block = passage.block.write().unwrap_or_else(PoisonError::into_inner);
@@ -214,12 +214,12 @@ impl<'w, 'a> Sections<'w, 'a> {
 
     /// Returns whether no thread works on any section.
     pub fn rest(&self) -> bool {
-        (0..SECTIONS).all(|section| !self.queue(section).is_scheduled)
+        (0..SECTIONS).all(|section| !lock(&self.queues[section]).is_scheduled)
     }
 
     /// Forgets the blocks that wait, and lets others pass. No thread may work on any section.
     pub fn clear(&self) {
-        (0..SECTIONS).for_each(|section| self.queue(section).blocks.clear());
+        (0..SECTIONS).for_each(|section| lock(&self.queues[section]).blocks.clear());
         self.end.store(usize::MAX, Release);
     }
 
@@ -236,9 +236,5 @@ impl<'w, 'a> Sections<'w, 'a> {
                 None => self.shared.cache.release_section(section, ready.coins()),
             }
         }
-    }
-
-    fn queue(&self, section: usize) -> MutexGuard<'_, Queue> {
-        self.queues[section].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

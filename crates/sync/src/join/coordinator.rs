@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
 
 use apus_coins::Bulk;
+use apus_disk::lock;
 use apus_host::threads;
 use apus_host::threads::Crew;
 use apus_node::commit::Ledger;
@@ -131,12 +132,12 @@ impl<'a> Coordinator<'a> {
         let mut progress = Tracked::new(watch.observer, shared, Phase::JoinReading, plan, read);
         let queue = Mutex::new((spans, &mut state.spans));
         let take = || {
-            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = lock(&queue);
             let index = queue.0.pop_front()?;
             Some((index, queue.1[index].clone()))
         };
         let give_back = |index: usize, span: SpanState| {
-            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = lock(&queue);
             queue.1[index] = span;
         };
         let run = |crew: &Crew<ReadBlock>| -> Result<(), Fault> {
@@ -177,7 +178,7 @@ impl<'a> Coordinator<'a> {
         let dropped = &state.dropped;
         let ranges = ranges(&paired.done, memory.workers * RANGES_PER_WORKER);
         let ranges = Mutex::new(VecDeque::from(ranges));
-        let take = || ranges.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let take = || lock(&ranges).pop_front();
         let run = |crew: &Crew<u64>| -> Result<Vec<PairedRange>, Fault> {
             let mut pairer = Pairer::new(&context, paired.source, dropped)?;
             let mut done = Vec::new();

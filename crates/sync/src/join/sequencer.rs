@@ -2,10 +2,10 @@
 //! of rev files expect the records of a file in about that order, as Bitcoin Core writes them.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use apus_disk::StoreError;
+use apus_disk::{StoreError, lock};
 use apus_store::{BlockFiles, EncodedUndo, FlatFilePos};
 
 use super::state::UndoAt;
@@ -61,7 +61,7 @@ impl<'a> Sequencer<'a> {
     /// one, or it is near enough to the next one and little enough undo data waits. Returns false
     /// if `is_vain` returns true before that, since the blocks below may then never be finished.
     pub fn wait_for_room(&self, index: usize, is_vain: impl Fn() -> bool) -> bool {
-        let mut line = self.lock();
+        let mut line = lock(&self.line);
         let has_room =
             |line: &Line| line.waiting_bytes <= AHEAD_BYTES_MAX && index <= line.next + AHEAD_MAX;
         while index != line.next && !has_room(&line) {
@@ -77,7 +77,7 @@ impl<'a> Sequencer<'a> {
     /// Adds the undo data of the finished block at `index`, `None` if it is stored already, and
     /// appends all undo data whose turn it is, unless another thread does.
     pub fn finish(&self, index: usize, undo: Option<Undo>) -> Result<(), StoreError> {
-        let mut line = self.lock();
+        let mut line = lock(&self.line);
         line.waiting_bytes += undo.as_ref().map_or(0, |undo| undo.record.bytes());
         line.waiting.insert(index, undo);
         if std::mem::replace(&mut line.is_appending, true) {
@@ -90,7 +90,7 @@ impl<'a> Sequencer<'a> {
                 let bytes = record.bytes();
                 drop(line);
                 let appended = self.files.append_encoded_undo(file, height, record);
-                line = self.lock();
+                line = lock(&self.line);
                 line.waiting_bytes -= bytes;
                 let at = FlatFilePos { file, pos: appended? };
                 line.written.push(UndoAt { index: next as u32, at });
@@ -107,10 +107,6 @@ impl<'a> Sequencer<'a> {
     pub fn into_written(self) -> (usize, Vec<UndoAt>) {
         let line = self.line.into_inner().unwrap_or_else(PoisonError::into_inner);
         (line.next, line.written)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

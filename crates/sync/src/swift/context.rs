@@ -1,10 +1,11 @@
 //! The context of a SwiftSync: what all its threads share.
 
 use std::collections::HashSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use apus_coins::Survivors;
+use apus_disk::lock;
 use apus_node::block::step::Step;
 use apus_node::block::validate::BranchTimes;
 use apus_node::block_peers::Wanted;
@@ -116,7 +117,7 @@ impl<'a> Context<'a> {
         if let Some(ranges) = &self.ranges {
             return ranges.take(halt).map(Taken::InTurn);
         }
-        let given_back = self.given_back().pop();
+        let given_back = lock(&self.given_back).pop();
         given_back.or_else(|| self.take_step(halt)).map(Taken::Alone)
     }
 
@@ -143,7 +144,7 @@ impl<'a> Context<'a> {
     /// Gives back a step that is not done.
     pub fn give_back(&self, taken: Taken) {
         match taken {
-            Taken::Alone(step) => self.given_back().push(step),
+            Taken::Alone(step) => lock(&self.given_back).push(step),
             Taken::InTurn(turn) => turn.give_back(),
         }
     }
@@ -158,7 +159,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// There are too many, so that the hints are likely for another chain.
     pub fn note_wrong_hint(&self, wrong: WrongHint) -> Result<(), Fault> {
-        let mut noted = self.wrong_hints.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = lock(&self.wrong_hints);
         if noted.len() >= COINS_MAX {
             return Err(wrong.into_fault());
         }
@@ -168,7 +169,7 @@ impl<'a> Context<'a> {
 
     /// Returns the wrong hints that were noted, in order of height.
     pub fn wrong_hints(&self) -> Vec<WrongHint> {
-        let noted = self.wrong_hints.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = lock(&self.wrong_hints);
         let mut noted = noted.clone();
         noted.sort_unstable_by_key(|wrong| (wrong.height, wrong.outpoint));
         noted
@@ -223,15 +224,11 @@ impl<'a> Context<'a> {
         Fault::Undo { id, path, what: "no peer sends the coins that it spends".to_string() }
     }
 
-    fn given_back(&self) -> MutexGuard<'_, Vec<usize>> {
-        self.given_back.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether every step is taken.
     pub fn all_taken(&self) -> bool {
         match &self.ranges {
             Some(ranges) => ranges.are_all_taken(),
-            None => self.tickets.all_taken() && self.given_back().is_empty(),
+            None => self.tickets.all_taken() && lock(&self.given_back).is_empty(),
         }
     }
 

@@ -9,7 +9,7 @@ use apus_coins::{
     GroupCoin, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotPieces, SnapshotReadError,
 };
 use apus_consensus::MONEY_MAX;
-use apus_disk::SpillFile;
+use apus_disk::{SpillFile, lock};
 use apus_hash::Hash;
 use apus_host::memory::limit::mapped_bytes;
 use apus_host::threads;
@@ -272,7 +272,7 @@ pub(super) fn reading_fault(error: SnapshotReadError) -> Fault {
 pub(super) fn next_piece<'a>(
     pieces: &Mutex<SnapshotPieces<'a>>,
 ) -> Result<Option<(SnapshotPiece<'a>, f64)>, SnapshotError> {
-    let mut pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pieces = lock(pieces);
     let piece = pieces.next_piece()?;
     Ok(piece.map(|piece| (piece, pieces.share())))
 }

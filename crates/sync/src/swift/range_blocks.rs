@@ -1,11 +1,12 @@
 //! The blocks of a range of heights. Later blocks of the range take the coins from them that they
 //! create: peers are not asked for these (draft BIP 455).
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use apus_coins::Coin;
 use apus_consensus::CheckedBlock;
+use apus_disk::lock;
 use apus_hash::Hash;
 use apus_node::block_peers::coins_cutoff;
 use apus_node::fault::Fault;
@@ -32,7 +33,7 @@ impl RangeBlocks {
     /// Gets all blocks of the range below `height`. Those that are not here were done in an earlier
     /// run, and are read again.
     pub fn reach(&self, context: &Context, height: u32, halt: &AtomicBool) -> Result<(), Fault> {
-        let mut this = self.lock();
+        let mut this = lock(&self.0);
         if this.blocks.is_empty() {
             this.first_height = coins_cutoff(height);
         }
@@ -49,7 +50,7 @@ impl RangeBlocks {
 
     /// Adds the block at `height`, unless it is here. Those below it are.
     pub fn add(&self, height: u32, block: &CheckedBlock<BlockBytes>) {
-        let mut this = self.lock();
+        let mut this = lock(&self.0);
         if this.next_height() == height {
             this.add(block.clone());
         }
@@ -57,12 +58,8 @@ impl RangeBlocks {
 
     /// Returns the coin that a block of the range below `height` creates; `None` if none does.
     pub fn coin(&self, outpoint: &OutPoint, height: u32) -> Option<Coin> {
-        let coin = self.lock().coin(outpoint)?;
+        let coin = lock(&self.0).coin(outpoint)?;
         (coin.height < height).then_some(coin)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Blocks> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

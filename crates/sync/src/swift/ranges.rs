@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use apus_disk::lock;
 use apus_node::block_peers::coins_cutoff;
 
 use super::range_blocks::RangeBlocks;
@@ -65,7 +66,7 @@ impl Ranges {
     /// Takes a step, once a turn is free. Returns `None` if all steps are taken, or once `halt` is
     /// raised.
     pub fn take(&self, halt: &AtomicBool) -> Option<Turn<'_>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         while !halt.load(Relaxed) && !state.are_all_taken() {
             if let Some((first, range)) = state.free_range()
                 && let Some(step) = range.steps.pop_front()
@@ -82,11 +83,7 @@ impl Ranges {
 
     /// Returns whether every step is taken.
     pub fn are_all_taken(&self) -> bool {
-        self.state().are_all_taken()
-    }
-
-    fn state(&self) -> MutexGuard<'_, RangesState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).are_all_taken()
     }
 }
 
@@ -120,7 +117,7 @@ impl Turn<'_> {
     /// checked.
     pub fn pass(&mut self) {
         self.is_passed = true;
-        if let Some(range) = self.ranges.state().open.get_mut(&self.first) {
+        if let Some(range) = lock(&self.ranges.state).open.get_mut(&self.first) {
             range.is_taken = false;
         }
         self.ranges.changed.notify_all();
@@ -128,7 +125,7 @@ impl Turn<'_> {
 
     /// Gives the step back, which is not done, and the turn if it was not passed.
     pub fn give_back(self) {
-        let mut state = self.ranges.state();
+        let mut state = lock(&self.ranges.state);
         // The range is closed if no other step of it is left.
         let new = || OpenRange::new(Vec::new(), self.blocks);
         let range = state.open.entry(self.first).or_insert_with(new);
