@@ -75,14 +75,7 @@ pub fn update(
     plans.iter().try_for_each(|plan| check_stored(plan, &blocks))?;
     space::check(node.dir(), &plans, &blocks)?;
     let work = IndexWork { node, blocks: &blocks, from, upkeep, watch };
-    let interrupted = match work.run(&plans) {
-        Err(SyncError::Stopped) => true,
-        done => {
-            done?;
-            false
-        }
-    };
-    indexed(interrupted)
+    indexed(SyncError::unless_stopped(work.run(&plans))?.is_none())
 }
 
 /// The work on all indexes.

@@ -102,6 +102,14 @@ impl SyncError {
         }
     }
 
+    /// Returns what work returned; `None` if it was asked to stop, which is then no error.
+    pub fn unless_stopped<T>(result: Result<T, Self>) -> Result<Option<T>, Self> {
+        match result {
+            Err(Self::Stopped) => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
     /// Returns the same error, whose description ends with `context`.
     pub fn with(mut self, context: &Context) -> Self {
         if let Self::Differs { error, differences } = self {

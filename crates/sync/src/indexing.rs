@@ -44,10 +44,8 @@ pub fn end_in_place(run: &Run, summary: Summary, watch: Watch) -> Result<Summary
         return Ok(summary);
     }
     let mut node = open_node(run, Coins::InPlace)?;
-    let interrupted = match index(&mut node, Upkeep::Settle, watch) {
-        Err(SyncError::Stopped) => true,
-        ended => ended.map(|()| false)?,
-    };
+    let indexed = index(&mut node, Upkeep::Settle, watch);
+    let interrupted = SyncError::unless_stopped(indexed)?.is_none();
     let (shared, ledger) = node.split();
     ledger.prune(&shared)?;
     Ok(Summary { pruned: node.ledger().pruned(node.files()), interrupted, ..summary })

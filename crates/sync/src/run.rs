@@ -180,10 +180,8 @@ fn connect_from(
     watch: Watch,
 ) -> Result<Summary, SyncError> {
     let Some(peers) = begin_peers(node, lan, watch.observer)? else {
-        match prepare(node, opened, claim, watch) {
-            Ok(()) => refuse_gap(node)?,
-            Err(SyncError::Stopped) => {}
-            failed => failed?,
+        if SyncError::unless_stopped(prepare(node, opened, claim, watch))?.is_some() {
+            refuse_gap(node)?;
         }
         return connect(node, claim, started, watch);
     };
@@ -297,13 +295,8 @@ fn run_with_peers(
     watch: Watch,
 ) -> Result<Summary, SyncError> {
     let mut first = None;
-    let ended = match follow_peers(node, peers, (opened, claim), started, &mut first, watch) {
-        Err(SyncError::Stopped) => false,
-        ended => {
-            ended?;
-            true
-        }
-    };
+    let followed = follow_peers(node, peers, (opened, claim), started, &mut first, watch);
+    let ended = SyncError::unless_stopped(followed)?.is_some();
     let follows = node.options().peers.as_ref().is_some_and(|peers| peers.follow);
     // With --follow a sync does not end: it reaches the tip and waits.
     let interrupted = !(ended || follows && is_complete(node));
@@ -458,13 +451,8 @@ pub(crate) fn connect(
     watch: Watch,
 ) -> Result<Summary, SyncError> {
     let mut course = Course::default();
-    let interrupted = match connect_and_merge(node, claim, &mut course, watch) {
-        Err(SyncError::Stopped) => true,
-        ended => {
-            ended?;
-            false
-        }
-    };
+    let connected = connect_and_merge(node, claim, &mut course, watch);
+    let interrupted = SyncError::unless_stopped(connected)?.is_none();
     let may_carry_on = claim.is_none() && node.options().method != Some(Method::InOrder);
     let Course { chosen, mut saved, spilled_bytes, .. } = course;
     if interrupted && may_carry_on {

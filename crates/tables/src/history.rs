@@ -24,7 +24,7 @@ use super::history_blocks::{HistoryBlocks, HistorySearch};
 use super::history_rows::{HistoryRows, PaidOutputs, Used, add_paid};
 use super::output::Destination;
 use super::part::{facts, range};
-use super::run::{Exported, Run, unless_stopped};
+use super::run::{Exported, Run};
 use crate::reader::open_chain;
 use apus_claims::stored::StoredChain;
 
@@ -119,7 +119,8 @@ pub fn export_history(
             near_end: Vec::new(),
         };
         let work = Work { options, asked, chain: &chain, pool: &pool, watch };
-        let done = unless_stopped(work.run(&descriptors, heights, to, &mut history))?;
+        let done = work.run(&descriptors, heights, to, &mut history);
+        let done = SyncError::unless_stopped(done)?;
         history.exported.interrupted = done.is_none();
         history.exported.elapsed = started.elapsed();
         Ok(history)

@@ -99,7 +99,7 @@ pub fn export(
             pool: &pool,
             watch,
         };
-        let written = unless_stopped(run.write_to(to))?;
+        let written = SyncError::unless_stopped(run.write_to(to))?;
         let (rows, bytes) = written.unwrap_or_default();
         Ok(Exported {
             heights: part.heights.clone().into_inner(),
@@ -111,14 +111,6 @@ pub fn export(
             interrupted: written.is_none(),
         })
     })
-}
-
-/// Returns the result of work; `None` if it was stopped.
-pub(super) fn unless_stopped<T>(result: Result<T, SyncError>) -> Result<Option<T>, SyncError> {
-    match result {
-        Err(SyncError::Stopped) => Ok(None),
-        result => result.map(Some),
-    }
 }
 
 /// An export that was checked and can begin.

@@ -52,13 +52,8 @@ pub fn rewind_on(
             ))
         })?;
         bound_cache(&mut node);
-        let mut is_stopped = match return_to_fork(&mut node, target, watch) {
-            Err(SyncError::Stopped) => true,
-            returned => {
-                returned?;
-                false
-            }
-        };
+        let returned = return_to_fork(&mut node, target, watch);
+        let mut is_stopped = SyncError::unless_stopped(returned)?.is_none();
         if !is_stopped {
             observe(watch.observer, Phase::Merging, &node);
             let report = share_of(watch.observer, Phase::Merging, &node);

@@ -53,12 +53,9 @@ impl HintsSummary {
         started: Instant,
         result: Result<Made, SyncError>,
     ) -> Result<Self, SyncError> {
-        let (made, interrupted) = match result {
-            Ok(made) => (made, false),
-            Err(SyncError::Stopped) => (Made::default(), true),
-            Err(error) => return Err(error),
-        };
-        let Made { best_block, outputs, unspent, bytes } = made;
+        let made = SyncError::unless_stopped(result)?;
+        let interrupted = made.is_none();
+        let Made { best_block, outputs, unspent, bytes } = made.unwrap_or_default();
         let blocks = height;
         let elapsed = started.elapsed();
         Ok(Self {

@@ -75,9 +75,8 @@ pub(super) fn prove_by_join(
     };
     let checked = scan_into_node(&mut node, &sources, proof.watch)
         .and_then(|()| check_blocks(&mut node, &hash, proof.watch));
-    let left = match checked {
-        Err(SyncError::Stopped) => return Ok(proof.interrupted(&mut node)),
-        checked => checked?,
+    let Some(left) = SyncError::unless_stopped(checked)? else {
+        return Ok(proof.interrupted(&mut node));
     };
     let tally = sums?;
     left.expect(&tally)?;

@@ -90,12 +90,9 @@ fn prove_watched(
     let opened = open_sources(options, sources)?;
     let directory = temporary_dir(options)?;
     let mut node = node_of_files(options, &directory)?;
-    match scan_into_node(&mut node, &opened, watch) {
-        Err(SyncError::Stopped) => Ok(proof.interrupted(&mut node)),
-        scanned => {
-            scanned?;
-            prove_by(&proof, node)
-        }
+    match SyncError::unless_stopped(scan_into_node(&mut node, &opened, watch))? {
+        Some(()) => prove_by(&proof, node),
+        None => Ok(proof.interrupted(&mut node)),
     }
 }
 

@@ -50,11 +50,9 @@ impl SnapshotSummary {
         started: Instant,
         made: Result<Written, SyncError>,
     ) -> Result<Self, SyncError> {
-        let (Written { coins, bytes }, interrupted) = match made {
-            Ok(written) => (written, false),
-            Err(SyncError::Stopped) => (Written::default(), true),
-            Err(error) => return Err(error),
-        };
+        let made = SyncError::unless_stopped(made)?;
+        let interrupted = made.is_none();
+        let Written { coins, bytes } = made.unwrap_or_default();
         let base = chain.blocks[height as usize].hash;
         let elapsed = started.elapsed();
         Ok(Self { height, base, coins, bytes, elapsed, interrupted })

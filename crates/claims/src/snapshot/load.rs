@@ -79,10 +79,9 @@ pub fn load_snapshot_on(
         refuse_unfinished(disk, &options)?;
         let found = scan_into_node(&mut node, &opened, watch)
             .and_then(|()| find_base(&mut node, &listed, watch));
-        let coins = match found {
-            Err(SyncError::Stopped) => None,
-            found => {
-                found?;
+        let coins = match SyncError::unless_stopped(found)? {
+            None => None,
+            Some(()) => {
                 let directory = node.dir().path().display();
                 let refuse = |why| SyncError::Input(format!("{directory}: {why}"));
                 check_base(&node, &listed)?.map_err(refuse)?;
