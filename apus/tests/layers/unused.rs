@@ -6,15 +6,14 @@ use std::collections::BTreeMap;
 use crate::{File, rust_files, workspace_root};
 
 /// Items for the tests, benchmarks and fuzzing of other crates.
-const FOR_TESTS: [&str; 13] = [
+const FOR_TESTS: [&str; 12] = [
     // Bits of the block index that Apus only keeps.
     "BLOCK_STATUS_RESERVED",
     "BLOCK_VALID_RESERVED",
     "BLOCK_VALID_UNKNOWN",
     // What tests of hints try every format with.
     "WRITTEN",
-    // What tests of the tables count, and the statistics that they compare with.
-    "additions",
+    // The statistics that tests of the tables compare with.
     "compute",
     // Power cuts.
     "lose_unsynced",

@@ -73,6 +73,14 @@ impl Chainstate {
         Ok(chainstate)
     }
 
+    /// Opens the chainstate in the directory `dir` for reading alone.
+    ///
+    /// # Errors
+    /// As for [`Chainstate::open`].
+    pub fn open_read_only(disk: &Disk, dir: &Path) -> Result<Self> {
+        Self::open(disk.clone(), dir, Options { read_only: true, ..Options::default() })
+    }
+
     /// Deletes the chainstate in the directory `dir`, if there is one.
     pub fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
         Db::destroy(disk, dir)
@@ -187,34 +195,20 @@ impl Chainstate {
         Ok(Bulk { chainstate: self, run: self.db.bulk()?, kind: RunKind::Replaces })
     }
 
-    /// Starts to add and delete coins of the UTXO set, in order and as a whole: readers see no
-    /// change until [`Bulk::commit`].
-    pub fn additions(&self) -> Result<Bulk<'_>> {
-        Ok(Bulk { chainstate: self, run: self.db.new_run()?, kind: RunKind::Adds })
-    }
-
-    /// Resumes a [`Chainstate::bulk`] whose finished tables are `tables`, which [`Options::keep`]
-    /// named when the chainstate was opened.
+    /// Resumes a [`Chainstate::bulk`], or a run that adds and deletes coins of the UTXO set and
+    /// that readers do not see either until [`Bulk::commit`]. Its finished tables are `tables`,
+    /// which [`Options::keep`] named when the chainstate was opened; a run without any begins.
     ///
     /// # Errors
     /// A table is missing or is not the one that was written, or the chainstate has changed since.
-    pub fn resume_bulk(&self, tables: &[PendingTable]) -> Result<Bulk<'_>> {
-        self.resume(RunKind::Replaces, tables)
-    }
-
-    /// Resumes [`Chainstate::additions`]; see [`Chainstate::resume_bulk`].
-    pub fn resume_additions(&self, tables: &[PendingTable]) -> Result<Bulk<'_>> {
-        self.resume(RunKind::Adds, tables)
+    pub fn resume(&self, kind: RunKind, tables: &[PendingTable]) -> Result<Bulk<'_>> {
+        Ok(Bulk { chainstate: self, run: self.db.resume_run(kind, tables)?, kind })
     }
 
     /// Removes tables that [`Bulk::finished`] has returned and with which no [`Bulk`] will be
     /// resumed. Missing tables are skipped.
     pub fn remove_pending(&self, tables: &[PendingTable]) -> Result<()> {
         self.db.remove_pending(tables)
-    }
-
-    fn resume(&self, kind: RunKind, tables: &[PendingTable]) -> Result<Bulk<'_>> {
-        Ok(Bulk { chainstate: self, run: self.db.resume_run(kind, tables)?, kind })
     }
 
     /// Divides the current UTXO set into at most `parts` consecutive scans of about equal size. All
@@ -301,9 +295,8 @@ impl Bulk<'_> {
     }
 
     /// Makes the tables of all finished writers durable, and returns them, so that another process
-    /// can resume the work ([`Chainstate::resume_bulk`], [`Chainstate::resume_additions`]). They
-    /// are kept from now on; opening the chainstate removes them unless [`Options::keep`] names
-    /// them.
+    /// can resume the work ([`Chainstate::resume`]). They are kept from now on; opening the
+    /// chainstate removes them unless [`Options::keep`] names them.
     pub fn finished(&self) -> Result<Vec<PendingTable>> {
         self.run.finished()
     }

@@ -10,7 +10,6 @@ use apus_chain::{BlockId, Tree};
 use apus_coins::{Chainstate, CoinsCache};
 use apus_disk::StoreError;
 use apus_hash::Hash;
-use apus_leveldb as leveldb;
 use apus_store::{BlockFiles, BlockStatus, DataDir, IndexRecord};
 use rayon::ThreadPool;
 
@@ -197,8 +196,7 @@ impl Node {
 
     /// Opens the UTXO set in the data directory for reading, while another one is being built.
     fn chainstate_in_use(&self) -> Result<Chainstate, StoreError> {
-        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-        Chainstate::open(self.dir.disk().clone(), &self.dir.chainstate_path(), tables)
+        Chainstate::open_read_only(self.dir.disk(), &self.dir.chainstate_path())
     }
 
     /// Returns the hash of the best block of the UTXO set in the data directory.

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use apus_coins::Chainstate;
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
-use apus_leveldb as leveldb;
 
 use super::block::script_difference::ScriptDifference;
 use super::coin_count;
@@ -133,8 +132,7 @@ pub fn unfinished(
     if !network_dir.join(MARK).is_file() {
         return Ok(None);
     }
-    let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-    let chainstate = Chainstate::open(disk.clone(), &network_dir.join(DIRECTORY), tables)?;
+    let chainstate = Chainstate::open_read_only(disk, &network_dir.join(DIRECTORY))?;
     Ok(Some(UnfinishedRebuild { best_block: chainstate.best_block()? }))
 }
 

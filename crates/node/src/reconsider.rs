@@ -14,7 +14,6 @@ use apus_coins::Chainstate;
 use apus_consensus::proof_of_work;
 use apus_disk::{Disk, StoreError};
 use apus_hash::{Hash, hex};
-use apus_leveldb as leveldb;
 use apus_progress::words::thousands;
 use apus_store::{BlockStatus, DataDir, IndexDb, IndexEntry, IndexSurvey, block_key};
 use apus_wire::Network;
@@ -242,8 +241,7 @@ fn find_best(dir: &DataDir, places: &HashMap<Hash, usize>) -> Result<Option<usiz
     if !path.join("CURRENT").is_file() {
         return Ok(None);
     }
-    let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-    let Some(best) = Chainstate::open(dir.disk().clone(), &path, tables)?.best_block()? else {
+    let Some(best) = Chainstate::open_read_only(dir.disk(), &path)?.best_block()? else {
         return Ok(None);
     };
     places.get(&best).map(|at| Some(*at)).ok_or_else(|| {

@@ -11,7 +11,6 @@ use apus_chain::{BlockId, Tree};
 use apus_coins::Chainstate;
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
-use apus_leveldb as leveldb;
 
 use apus_progress::Observer;
 
@@ -90,9 +89,7 @@ impl SnapshotChainstate {
     /// Returns the best block of the set; `None` if it cannot be read now, as after an interrupted
     /// flush of bitcoind.
     pub fn best_block(&self) -> Option<Hash> {
-        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-        let directory = self.network_dir.join(DIRECTORY);
-        let opened = Chainstate::open(self.disk.clone(), &directory, tables);
+        let opened = Chainstate::open_read_only(&self.disk, &self.network_dir.join(DIRECTORY));
         opened.and_then(|chainstate| chainstate.best_block()).ok().flatten()
     }
 }

@@ -4,7 +4,6 @@
 use apus_chain::Tree;
 use apus_coins::Chainstate;
 use apus_hash::Hash;
-use apus_leveldb as leveldb;
 use apus_node::error::SyncError;
 use apus_node::opened::{Node, about_height};
 use apus_node::options::Options;
@@ -105,8 +104,7 @@ fn may_shrink(options: &Options) -> bool {
 
 /// Returns the best block of the present set in `dir`.
 fn present(dir: &DataDir, tree: &Tree) -> Present {
-    let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-    let chainstate = Chainstate::open(dir.disk().clone(), &dir.chainstate_path(), tables);
+    let chainstate = Chainstate::open_read_only(dir.disk(), &dir.chainstate_path());
     let best = chainstate.and_then(|chainstate| Ok((chainstate.best_block()?, chainstate)));
     let (block, chainstate) = match best {
         Ok((Some(block), chainstate)) => (block, chainstate),

@@ -8,7 +8,6 @@ use apus_consensus::HeaderFacts;
 use apus_consensus::bip30_overwritten_after;
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
-use apus_leveldb as leveldb;
 use apus_node::directory::open_directory;
 use apus_node::error::SyncError;
 use apus_node::opened::{no_coins, not_indexed};
@@ -64,8 +63,7 @@ impl StoredChain {
         let disk = Disk::new();
         let dir = open_directory(options, &disk, true)?;
         let (_, index, files) = pool.install(|| dir.open_blocks())?;
-        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-        let chainstate = Chainstate::open(disk, &dir.chainstate_path(), tables)?;
+        let chainstate = Chainstate::open_read_only(&disk, &dir.chainstate_path())?;
         let blocks = match chainstate.best_block()? {
             Some(tip) if index.entries.iter().all(|entry| entry.hash != tip) => {
                 let headers = index.entries.iter().map(|entry| entry.height).max().unwrap_or(0);

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use apus_disk::{Disk, PowerCut, StoreError};
 use apus_hash::{Hash, MuHash, sha256};
-use apus_leveldb::{Db, Options, PendingTable};
+use apus_leveldb::{Db, Options, PendingTable, RunKind};
 use apus_testchain::rounds;
 use apus_wire::OutPoint;
 
@@ -206,10 +206,9 @@ fn what_was_begun_in_another_process_is_carried_on() {
             assert_eq!(chainstate.best_block().expect("read"), Some(hash(1)));
             assert_eq!(all(&chainstate, 1), sorted(0..1000));
             let bulk = match (index, adds) {
-                (0, true) => chainstate.additions(),
                 (0, false) => chainstate.bulk(),
-                (_, true) => chainstate.resume_additions(&tables),
-                (_, false) => chainstate.resume_bulk(&tables),
+                (_, true) => chainstate.resume(RunKind::Adds, &tables),
+                (_, false) => chainstate.resume(RunKind::Replaces, &tables),
             };
             let bulk = bulk.expect("a run");
             let mut writer = bulk.writer();

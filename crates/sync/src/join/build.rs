@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use apus_chain::BlockId;
 use apus_coins::Bulk;
 use apus_disk::StoreError;
-use apus_leveldb::PendingTable;
+use apus_leveldb::RunKind;
 use apus_node::block::step::Step;
 use apus_node::block_peers::{GivesUp, Wanted};
 use apus_node::error::SyncError;
@@ -203,19 +203,13 @@ fn attempt(
 fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a>, StoreError> {
     let chainstate = shared.chainstate;
     let tables = &work.state.paired.tables;
-    let resume = |tables: &[PendingTable]| {
-        if chainstate.is_empty() {
-            chainstate.resume_bulk(tables)
-        } else {
-            chainstate.resume_additions(tables)
-        }
-    };
-    match resume(tables) {
+    let kind = if chainstate.is_empty() { RunKind::Replaces } else { RunKind::Adds };
+    match chainstate.resume(kind, tables) {
         Err(error) if !tables.is_empty() && error.source.is_none() => {
             tracing::warn!("partitions are matched again: {error}");
             chainstate.remove_pending(tables)?;
             work.state.begin_pairing(work.layout.partitions());
-            resume(&[])
+            chainstate.resume(kind, &[])
         }
         result => result,
     }
