@@ -57,6 +57,15 @@ pub fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
 }
 
+/// Reads numbers that [`put_numbers`] appended.
+pub fn numbers<const N: usize>(cursor: &mut Cursor) -> Result<[u64; N], ParseError> {
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = cursor.u64()?;
+    }
+    Ok(numbers)
+}
+
 /// Appends the fields of `counts` as [`put_numbers`] does.
 pub fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
     let Counts { blocks, bytes, transactions, inputs, scripts } = *counts;
@@ -65,10 +74,6 @@ pub fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
 
 /// Reads what [`put_counts`] appended.
 pub fn counts(cursor: &mut Cursor) -> Result<Counts, ParseError> {
-    let blocks = cursor.u64()?;
-    let bytes = cursor.u64()?;
-    let transactions = cursor.u64()?;
-    let inputs = cursor.u64()?;
-    let scripts = cursor.u64()?;
+    let [blocks, bytes, transactions, inputs, scripts] = numbers(cursor)?;
     Ok(Counts { blocks, bytes, transactions, inputs, scripts })
 }

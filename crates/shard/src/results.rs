@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use apus_disk::{PartBuffer, Parts, StoreError};
 use apus_join::{NoBatch, for_each_batch};
 use apus_node::block::script_difference::ScriptDifference;
-use apus_node::sealed::{counts, put_counts, put_numbers};
+use apus_node::sealed::{counts, numbers, put_counts, put_numbers};
 use apus_progress::outcome::Counts;
 use apus_sync::join::{PairCounts, ReadCounts};
 use apus_wire::{Cursor, ParseError};
@@ -98,14 +98,6 @@ fn height(fault: Option<u32>) -> u64 {
 
 fn fault_at(number: u64) -> Option<u32> {
     Some(number as u32).filter(|height| *height > 0)
-}
-
-fn numbers<const N: usize>(cursor: &mut Cursor) -> Result<[u64; N], ParseError> {
-    let mut numbers = [0; N];
-    for number in &mut numbers {
-        *number = cursor.u64()?;
-    }
-    Ok(numbers)
 }
 
 /// The results that are there, and how far the job reaches by them.

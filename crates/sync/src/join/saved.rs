@@ -13,7 +13,7 @@ use apus_store::FlatFilePos;
 use apus_wire::{Cursor, ParseError};
 
 use super::state::{JoinState, PairCounts, Paired, ReadCounts, SpanState, UndoAt};
-use apus_node::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
+use apus_node::sealed::{bytes, counts, numbers, put_bytes, put_counts, put_numbers, seal, unseal};
 
 /// First bytes of the file; the last byte is the version.
 const MAGIC: &[u8; 8] = b"apusjn\x00\x04";
@@ -168,9 +168,8 @@ fn read_span(cursor: &mut Cursor) -> Result<SpanState, ParseError> {
         return Err(cursor.error("a span that ends before it begins"));
     }
     let counts = counts(cursor)?;
-    let created = cursor.u64()?;
-    let inside = cursor.u64()?;
-    let read = ReadCounts { counts, created, inside, early: cursor.u64()?, late: cursor.u64()? };
+    let [created, inside, early, late] = numbers(cursor)?;
+    let read = ReadCounts { counts, created, inside, early, late };
     Ok(SpanState { source, first, next, end, read })
 }
 
@@ -190,13 +189,8 @@ fn put_paired(out: &mut Vec<u8>, paired: &Paired) {
 fn read_paired(cursor: &mut Cursor) -> Result<Paired, ParseError> {
     let source = number(cursor)?;
     let done = list(cursor, 1, |cursor| Ok(cursor.u8()? != 0))?;
-    let taken = cursor.u64()?;
-    let left = cursor.u64()?;
-    let left_amount = cursor.u64()?;
-    let overwritten = cursor.u64()?;
-    let base_taken = cursor.u64()?;
-    let base_amount = cursor.u64()?;
-    let base_overwritten = cursor.u64()?;
+    let [taken, left, left_amount, overwritten] = numbers(cursor)?;
+    let [base_taken, base_amount, base_overwritten] = numbers(cursor)?;
     let counts = PairCounts {
         taken,
         left,

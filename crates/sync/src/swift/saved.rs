@@ -10,7 +10,7 @@ use apus_wire::{Cursor, OutPoint, ParseError};
 
 use super::hinted::WrongHint;
 use super::tally::Tally;
-use apus_node::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
+use apus_node::sealed::{bytes, counts, numbers, put_bytes, put_counts, put_numbers, seal, unseal};
 
 /// First bytes of the file; the last of them is the version.
 const MAGIC: &[u8; 8] = b"apusss\x00\x08";
@@ -182,8 +182,7 @@ fn put_tally(out: &mut Vec<u8>, tally: &Tally) {
 }
 
 fn read_tally(cursor: &mut Cursor) -> Result<Tally, ParseError> {
-    let coins = cursor.u64()?;
-    let amount = cursor.u64()?;
+    let [coins, amount] = numbers(cursor)?;
     let counts = counts(cursor)?;
     let mut coinbases = Vec::new();
     for _ in 0..cursor.u64()? {
