@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use apus_disk::SavedParts;
 use apus_hash::{Hash, HashKey};
@@ -30,6 +30,7 @@ pub(super) struct Key {
 }
 
 /// The saved work of a join: all that a later run needs to carry on.
+#[derive(PartialEq, Eq)]
 pub(super) struct Saved {
     pub key: Key,
     /// The directory of the spill file.
@@ -43,18 +44,7 @@ pub(super) struct Saved {
     pub parts: SavedParts,
 }
 
-/// The fields of [`Saved`], borrowed to be written.
-pub(super) struct ToSave<'a> {
-    pub key: &'a Key,
-    pub spill: &'a Path,
-    pub hash_key: &'a HashKey,
-    pub layout: &'a Layout,
-    pub state: &'a JoinState,
-    pub positions: Hash,
-    pub parts: &'a SavedParts,
-}
-
-impl ToSave<'_> {
+impl Saved {
     pub fn to_bytes(&self) -> Vec<u8> {
         seal(MAGIC, |out| {
             out.extend_from_slice(&self.key.base.0);
@@ -62,18 +52,16 @@ impl ToSave<'_> {
             put_bytes(out, self.key.kind.as_bytes());
             put_bytes(out, self.spill.as_os_str().as_bytes());
             out.extend_from_slice(self.hash_key.as_bytes());
-            let Layout { partitions, bucket_ends, first_height } = self.layout;
+            let Layout { partitions, bucket_ends, first_height } = &self.layout;
             put_numbers(out, &[u64::from(*partitions), u64::from(*first_height)]);
             put_list(out, bucket_ends, |out, end| out.extend_from_slice(&end.to_le_bytes()));
-            put_state(out, self.state);
+            put_state(out, &self.state);
             out.extend_from_slice(&self.positions.0);
             self.parts.put(out);
         })
     }
-}
 
-impl Saved {
-    /// Parses what [`ToSave::to_bytes`] returned; returns `None` for anything else.
+    /// Parses what [`Saved::to_bytes`] returned; returns `None` for anything else.
     pub fn parse(file: &[u8]) -> Option<Self> {
         let content = unseal(MAGIC, file)?;
         let mut cursor = Cursor::new(content);
@@ -91,13 +79,7 @@ impl Saved {
 
 /// Parses a file of saved work and encodes it again; returns `None` for anything else.
 pub fn rewrite_join_progress(file: &[u8]) -> Option<Vec<u8>> {
-    let Saved { key, spill, hash_key, layout, state, positions, parts } = Saved::parse(file)?;
-    let key = &key;
-    let hash_key = &hash_key;
-    let layout = &layout;
-    let state = &state;
-    let parts = &parts;
-    Some(ToSave { key, spill: &spill, hash_key, layout, state, positions, parts }.to_bytes())
+    Some(Saved::parse(file)?.to_bytes())
 }
 
 fn read_key(cursor: &mut Cursor) -> Result<Key, ParseError> {
@@ -271,19 +253,13 @@ mod tests {
         let target = Hash([2; 32]);
         let kind = "kind".to_string();
         let key = Key { base, target, kind };
-        let saved = parts.save().unwrap();
+        let parts = parts.save().unwrap();
         let positions = Hash([3; 32]);
-        let spill = dir.path();
-        let layout = &layout;
-        let state = &state;
-        let hash_key = &HashKey::new([4; 32]);
-        let to_save =
-            ToSave { key: &key, spill, hash_key, layout, state, positions, parts: &saved };
-        let file = to_save.to_bytes();
-        let found = Saved::parse(&file).unwrap();
-        assert_eq!((&found.key, &found.layout, found.positions), (&key, layout, positions));
-        assert_eq!(&found.hash_key, hash_key);
-        assert_eq!((&found.parts, &found.state, found.spill.as_path()), (&saved, state, spill));
+        let spill = dir.path().to_path_buf();
+        let hash_key = HashKey::new([4; 32]);
+        let saved = Saved { key, spill, hash_key, layout, state, positions, parts };
+        let file = saved.to_bytes();
+        assert!(Saved::parse(&file).unwrap() == saved);
         for at in 0..file.len() {
             let mut damaged = file.clone();
             damaged[at] ^= 1;

@@ -21,7 +21,7 @@ use apus_store::{BlockFiles, DataDir, IndexRecord};
 
 use super::directory::{self, progress_path, spill_file};
 use super::plan::JoinPlan;
-use super::saved::{Key, Saved, ToSave};
+use super::saved::{Key, Saved};
 use super::state::{JoinState, UndoAt};
 use apus_node::sealed::{begun_again, unreadable};
 
@@ -134,18 +134,17 @@ impl Workspace {
         // The plan may have been ended below a block since it was made.
         self.key.target = tree.node(plan.steps[plan.steps.len() - 1].id).hash;
         let room = self.parts.take_forgotten();
-        let parts = self.parts.save()?;
-        let to_save = ToSave {
-            key: &self.key,
-            spill: &self.spill,
-            hash_key: &self.hash_key,
-            layout: &self.layout,
-            state: &self.state,
+        let saved = Saved {
+            key: self.key.clone(),
+            spill: self.spill.clone(),
+            hash_key: self.hash_key.clone(),
+            layout: self.layout.clone(),
+            state: self.state.clone(),
             positions: positions(&self.state, plan, &ledger.records.all),
-            parts: &parts,
+            parts: self.parts.save()?,
         };
         self.disk.create_dir_all(self.progress.parent().unwrap_or(Path::new(".")))?;
-        self.disk.write_private(&self.progress, &to_save.to_bytes())?;
+        self.disk.write_private(&self.progress, &saved.to_bytes())?;
         self.parts.release(room)
     }
 
