@@ -131,6 +131,13 @@ impl SpillFile {
         Ok(len)
     }
 
+    /// Deletes the file, if it has a name.
+    pub fn destroy(self) -> Result<()> {
+        let Self { disk, path, file, .. } = self;
+        drop(file);
+        if path.exists() { disk.remove(path) } else { Ok(()) }
+    }
+
     fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }

@@ -1,4 +1,4 @@
-use crate::Disk;
+use crate::{Disk, Result, SpillFile, StoreError};
 
 /// The unit in which the file is written.
 pub(super) const PAGE_BYTES: usize = Disk::DIRECT_BYTES;
@@ -15,6 +15,31 @@ pub(super) struct Extent {
 }
 
 impl Extent {
+    /// Appends whole pages to the file, of which the first `bytes` bytes belong to a part.
+    pub(super) fn write(file: &SpillFile, pages: &[u8], bytes: usize) -> Result<Self> {
+        let offset = file.append(pages)?;
+        let Ok(page) = u32::try_from(offset / PAGE_BYTES as u64) else {
+            let what = "the file would exceed its limit of 16 TiB";
+            return Err(StoreError::full(file.path(), what).at(offset));
+        };
+        Ok(Self { page, bytes: bytes as u32, crc: crc32c::crc32c(&pages[..bytes]) })
+    }
+
+    /// Reads the pages into `pages`, which has their length.
+    pub(super) fn read(&self, file: &SpillFile, pages: &mut [u8]) -> Result<()> {
+        file.read_exact(self.offset(), pages)?;
+        let Self { bytes, crc, .. } = self;
+        let found = crc32c::crc32c(&pages[..*bytes as usize]);
+        if found != *crc {
+            let what = format!(
+                "the {bytes} bytes that were written here are damaged: their CRC-32C was \
+                 {crc:08x} and is {found:08x}"
+            );
+            return Err(StoreError::corrupt(file.path(), self.offset(), what));
+        }
+        Ok(())
+    }
+
     /// Returns the offset of the first page in the file.
     pub(super) fn offset(&self) -> u64 {
         u64::from(self.page) * PAGE_BYTES as u64

@@ -11,7 +11,6 @@
 
 mod buffer;
 mod extent;
-mod output;
 mod part;
 mod room;
 mod saved;

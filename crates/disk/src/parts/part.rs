@@ -1,10 +1,9 @@
 use memmap2::MmapMut;
 
-use crate::Result;
+use crate::{Result, SpillFile};
 
-use super::buffer::{Gathered, PartBuffer};
+use super::buffer::{Gathered, PartBuffer, map};
 use super::extent::{Extent, PAGE_BYTES};
-use super::output::Output;
 
 /// The bytes of one part.
 #[derive(Default)]
@@ -24,21 +23,26 @@ impl Part {
     }
 
     /// Appends one piece. The part may use `part_bytes` of memory.
-    pub(super) fn append(&mut self, bytes: &[u8], part_bytes: usize, out: &Output) -> Result<()> {
+    pub(super) fn append(
+        &mut self,
+        bytes: &[u8],
+        part_bytes: usize,
+        out: &SpillFile,
+    ) -> Result<()> {
         if self.held + bytes.len() > part_bytes {
             self.move_to_file(out)?;
         }
         if bytes.len() > part_bytes {
             // Memory that starts at a page boundary can be written past the page cache.
-            let mut pages = out.map(bytes.len().next_multiple_of(PAGE_BYTES))?;
+            let mut pages = map(out, bytes.len().next_multiple_of(PAGE_BYTES))?;
             pages[..bytes.len()].copy_from_slice(bytes);
-            let extent = out.write(&pages, bytes.len())?;
+            let extent = Extent::write(out, &pages, bytes.len())?;
             self.push(extent);
             return Ok(());
         }
         let memory = match &mut self.memory {
             Some(memory) => memory,
-            None => self.memory.insert(out.map(part_bytes)?),
+            None => self.memory.insert(map(out, part_bytes)?),
         };
         memory[self.held..self.held + bytes.len()].copy_from_slice(bytes);
         self.held += bytes.len();
@@ -46,11 +50,11 @@ impl Part {
     }
 
     /// Moves the bytes in memory to the file.
-    pub(super) fn move_to_file(&mut self, out: &Output) -> Result<()> {
+    pub(super) fn move_to_file(&mut self, out: &SpillFile) -> Result<()> {
         let Some(memory) = self.memory.as_mut().filter(|_| self.held > 0) else { return Ok(()) };
         let pages = self.held.next_multiple_of(PAGE_BYTES);
         memory[self.held..pages].fill(0);
-        let extent = out.write(&memory[..pages], self.held)?;
+        let extent = Extent::write(out, &memory[..pages], self.held)?;
         self.push(extent);
         self.held = 0;
         Ok(())
@@ -78,7 +82,7 @@ impl Part {
     pub(super) fn gather<'a>(
         &self,
         buffer: &'a mut PartBuffer,
-        out: &Output,
+        out: &SpillFile,
     ) -> Result<Gathered<'a>> {
         buffer.gather(&self.extents, self.held(), out)
     }

@@ -2,11 +2,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{Caching, Disk, StoreError, lock};
+use crate::{Caching, Disk, SpillFile, StoreError, lock};
 
 use super::buffer::{Gathered, PartBuffer};
 use super::extent::PAGE_BYTES;
-use super::output::Output;
 use super::part::Part;
 use super::room::ForgottenRoom;
 use super::saved::SavedParts;
@@ -20,7 +19,8 @@ pub struct Parts {
     /// The number of bytes of memory for each part, a multiple of the page size.
     part_bytes: usize,
     parts: Vec<Mutex<Part>>,
-    out: Output,
+    /// The file for the bytes that do not fit in memory.
+    out: SpillFile,
     forgotten: Mutex<ForgottenRoom>,
 }
 
@@ -36,7 +36,8 @@ impl Parts {
         caching: Caching,
     ) -> Self {
         let parts = (0..parts).map(|_| Mutex::default()).collect();
-        Self::of(parts, part_bytes, Output::new(disk, path, caching), ForgottenRoom::default())
+        let out = SpillFile::resumable(disk, path, caching);
+        Self::of(parts, part_bytes, out, ForgottenRoom::default())
     }
 
     /// Returns the parts that an earlier process saved with [`Parts::save`]. Anything that it wrote
@@ -51,7 +52,7 @@ impl Parts {
         saved: &SavedParts,
         caching: Caching,
     ) -> Result<Self, StoreError> {
-        let out = Output::resume(disk, path, saved.file_bytes, caching)?;
+        let out = SpillFile::resume(disk, path, saved.file_bytes, caching)?;
         let mut extents = saved.extents.as_slice();
         let part = |count: &u32| {
             let (of_part, rest) = extents.split_at(*count as usize);
@@ -65,7 +66,7 @@ impl Parts {
         Ok(Self::of(parts, part_bytes, out, forgotten))
     }
 
-    fn of(parts: Vec<Mutex<Part>>, bytes: usize, out: Output, forgotten: ForgottenRoom) -> Self {
+    fn of(parts: Vec<Mutex<Part>>, bytes: usize, out: SpillFile, forgotten: ForgottenRoom) -> Self {
         let part_bytes = (bytes / PAGE_BYTES * PAGE_BYTES).clamp(PAGE_BYTES, PART_BYTES_MAX);
         Self { part_bytes, parts, out, forgotten: Mutex::new(forgotten) }
     }
