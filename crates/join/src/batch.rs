@@ -2,7 +2,10 @@
 //! names the source of its records, so that a reader can skip the records of a source that was
 //! given up.
 
+use std::ops::Range;
+
 use apus_disk::{Parts, StoreError};
+use apus_wire::ParseError;
 
 /// Bytes of a batch's header: its source and its length, 32 bits each, little endian.
 const HEAD_BYTES: usize = 8;
@@ -95,30 +98,37 @@ pub(super) fn end_batch(out: &mut [u8], start: usize) {
     out[start + 4..start + HEAD_BYTES].copy_from_slice(&len.to_le_bytes());
 }
 
-/// The error for bytes that are not a sequence of whole batches.
-#[derive(Debug)]
-pub struct NoBatch;
+/// The error for bytes that are not valid records, in whole batches.
+#[derive(Debug, thiserror::Error)]
+#[error("the records of outputs and spends are damaged")]
+pub struct Damaged;
 
-/// Calls `each` with the source and the range of the records of every batch in `range` of `bytes`.
-#[inline]
-pub fn for_each_batch<E: From<NoBatch>>(
-    bytes: &[u8],
-    range: std::ops::Range<usize>,
-    mut each: impl FnMut(u32, std::ops::Range<usize>) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut at = range.start;
-    while at < range.end {
-        let source = word(bytes, at).ok_or(NoBatch)?;
-        let len = word(bytes, at + 4).ok_or(NoBatch)?;
-        let start = at + HEAD_BYTES;
-        let end = start + len as usize;
-        if end > range.end {
-            return Err(NoBatch.into());
-        }
-        each(source, start..end)?;
-        at = end;
+impl From<ParseError> for Damaged {
+    fn from(_: ParseError) -> Self {
+        Self
     }
-    Ok(())
+}
+
+/// Returns the source of every batch in `range` of `bytes`, and the range of its records.
+#[inline]
+pub fn batches(
+    bytes: &[u8],
+    range: Range<usize>,
+) -> impl Iterator<Item = Result<(u32, Range<usize>), Damaged>> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        if at >= range.end {
+            return None;
+        }
+        let batch = batch_at(bytes, at).filter(|(_, records)| records.end <= range.end);
+        at = batch.as_ref().map_or(range.end, |(_, records)| records.end);
+        Some(batch.ok_or(Damaged))
+    })
+}
+
+fn batch_at(bytes: &[u8], at: usize) -> Option<(u32, Range<usize>)> {
+    let start = at + HEAD_BYTES;
+    Some((word(bytes, at)?, start..start + word(bytes, at + 4)? as usize))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -142,7 +152,8 @@ mod tests {
         let mut records = Records::new();
         for part in 0..parts.parts() {
             let each = |piece: &[u8]| -> Result<(), StoreError> {
-                let add = |source, range: std::ops::Range<usize>| {
+                for batch in batches(piece, 0..piece.len()) {
+                    let (source, range) = batch.expect("a piece holds whole batches");
                     let mut rest = &piece[range];
                     while let [low, high, others @ ..] = rest {
                         let len = usize::from(u16::from_le_bytes([*low, *high]));
@@ -150,9 +161,7 @@ mod tests {
                         records.entry((part, source)).or_default().push(record);
                         rest = &others[len..];
                     }
-                    Ok::<(), NoBatch>(())
-                };
-                for_each_batch(piece, 0..piece.len(), add).expect("a piece holds whole batches");
+                }
                 Ok(())
             };
             parts.for_each_piece(part, &mut PartBuffer::new(), each).unwrap();
@@ -211,14 +220,8 @@ mod tests {
             bytes.resize(bytes.len() + len, source as u8);
             end_batch(&mut bytes, start);
         }
-        let found = |bytes: &[u8], range| {
-            let mut found = Vec::new();
-            let each = |source, range: std::ops::Range<usize>| {
-                found.push((source, range));
-                Ok::<(), NoBatch>(())
-            };
-            for_each_batch(bytes, range, each).map(|()| found)
-        };
+        let found =
+            |bytes: &[u8], range| batches(bytes, range).collect::<Result<Vec<_>, Damaged>>();
         assert_eq!(found(&bytes, 0..59).unwrap(), [(7, 8..38), (8, 46..46), (9, 54..59)]);
         assert_eq!(found(&bytes, 38..59).unwrap(), [(8, 46..46), (9, 54..59)]);
         assert_eq!(found(&bytes, 5..5).unwrap(), []);

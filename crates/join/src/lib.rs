@@ -26,10 +26,9 @@ mod spans;
 mod spent;
 mod window;
 
-pub use batch::BatchWriter;
-pub use batch::{NoBatch, for_each_batch};
+pub use batch::{BatchWriter, Damaged, batches};
 pub use layout::{Layout, Memory};
-pub use matching::{Damaged, MatchedOutput, Matcher, Taken};
+pub use matching::{MatchedOutput, Matcher, Taken};
 pub use record::{Created, Spend, put_spend, put_tx};
 pub use replay::{BlockKind, Replayed, ReplayedCoin};
 pub use spans::{Span, cut};

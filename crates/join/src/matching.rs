@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use apus_coins::{Table, TxidHasher, prefetch};
 use apus_hash::Hash;
-use apus_wire::{Cursor, OutPoint, ParseError};
+use apus_wire::{Cursor, OutPoint};
 
-use super::batch::{NoBatch, begin_batch, end_batch, for_each_batch};
+use super::batch::{Damaged, batches, begin_batch, end_batch};
 use super::record::{Created, Spend, read_output, read_spend, read_tx_head};
 use super::replay::{BlockKind, Replay, Replayed};
 
@@ -50,23 +50,6 @@ struct Output {
     at: u32,
     /// Height and place of the spend that takes it.
     taker: u64,
-}
-
-/// The error for bytes that are not valid records.
-#[derive(Debug, thiserror::Error)]
-#[error("the records of outputs and spends are damaged")]
-pub struct Damaged;
-
-impl From<NoBatch> for Damaged {
-    fn from(_: NoBatch) -> Self {
-        Self
-    }
-}
-
-impl From<ParseError> for Damaged {
-    fn from(_: ParseError) -> Self {
-        Self
-    }
 }
 
 /// The outcome of a spend.
@@ -129,16 +112,16 @@ impl Matcher {
         dropped: &HashSet<u32>,
     ) -> Result<(), Damaged> {
         for range in ranges {
-            for_each_batch(bytes, range.clone(), |source, records| {
+            for batch in batches(bytes, range.clone()) {
+                let (source, records) = batch?;
                 if dropped.contains(&source) {
-                    return Ok(());
+                    continue;
                 }
                 let mut cursor = Cursor::at(&bytes[..records.end], records.start);
                 while cursor.remaining() > 0 {
                     self.load_tx(bytes, &mut cursor)?;
                 }
-                Ok::<(), Damaged>(())
-            })?;
+            }
         }
         Ok(())
     }
@@ -155,7 +138,8 @@ impl Matcher {
         (slice, of): (u64, u64),
         out: &mut Vec<u8>,
     ) -> Result<(), Damaged> {
-        for_each_batch(piece, 0..piece.len(), |source, records| {
+        for batch in batches(piece, 0..piece.len()) {
+            let (source, records) = batch?;
             let kept = begin_batch(out, source);
             let mut cursor = Cursor::at(&piece[..records.end], records.start);
             while cursor.remaining() > 0 && !dropped.contains(&source) {
@@ -169,8 +153,8 @@ impl Matcher {
                 }
             }
             end_batch(out, kept);
-            Ok::<(), Damaged>(())
-        })
+        }
+        Ok(())
     }
 
     fn load_tx(&mut self, bytes: &[u8], cursor: &mut Cursor) -> Result<(), Damaged> {
@@ -269,9 +253,10 @@ impl Matcher {
         mut each: impl FnMut(&Spend, Taken),
     ) -> Result<(), Damaged> {
         let mut batch: Vec<(Spend, u64)> = Vec::new();
-        for_each_batch(spends, 0..spends.len(), |source, records| {
+        for found in batches(spends, 0..spends.len()) {
+            let (source, records) = found?;
             if dropped.contains(&source) {
-                return Ok(());
+                continue;
             }
             let mut cursor = Cursor::new(&spends[records]);
             batch.clear();
@@ -291,8 +276,8 @@ impl Matcher {
                 let taken = self.take(bytes, spend, *hash);
                 each(spend, taken);
             }
-            Ok::<(), Damaged>(())
-        })
+        }
+        Ok(())
     }
 
     /// Prefetches the memory that taking an output of a transaction touches.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use apus_disk::{PartBuffer, Parts, StoreError};
-use apus_join::{NoBatch, for_each_batch};
+use apus_join::batches;
 use apus_node::block::script_difference::ScriptDifference;
 use apus_node::sealed::{counts, numbers, put_counts, put_numbers};
 use apus_progress::outcome::Counts;
@@ -261,29 +261,13 @@ pub fn store(
     let mut buffer = PartBuffer::new();
     parts.for_each_piece(part, &mut buffer, |piece| {
         let mut start = 0;
-        for_each_batch(piece, 0..piece.len(), |_, records| {
+        for batch in batches(piece, 0..piece.len()) {
+            let (_, records) = batch.expect("a part holds whole batches of this process");
             if records.end - start >= PIECE_BYTES {
                 writer.append(number as u32, &piece[start..records.end])?;
                 start = records.end;
             }
-            Ok::<(), Unwritten>(())
-        })
-        .map_err(|Unwritten(error)| error)?;
+        }
         writer.append(number as u32, &piece[start..])
     })
-}
-
-/// The error of [`store`].
-struct Unwritten(StoreError);
-
-impl From<StoreError> for Unwritten {
-    fn from(error: StoreError) -> Self {
-        Self(error)
-    }
-}
-
-impl From<NoBatch> for Unwritten {
-    fn from(_: NoBatch) -> Self {
-        unreachable!("a part holds the whole batches that this process has written")
-    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use apus_coins::prefetch;
 use apus_disk::{PartBuffer, StoreError};
-use apus_join::{BlockCoins, BlockRecord, Damaged, LateCoin, for_each_batch};
+use apus_join::{BlockCoins, BlockRecord, Damaged, LateCoin, batches};
 use apus_wire::Cursor;
 use rayon::prelude::*;
 
@@ -69,7 +69,8 @@ fn for_each_record(
     piece: &[u8],
     mut each: impl FnMut(&BlockRecord, &[u8]) -> Result<(), Damaged>,
 ) -> Result<(), StoreError> {
-    let read = for_each_batch(piece, 0..piece.len(), |source, records| {
+    let read = batches(piece, 0..piece.len()).try_for_each(|batch| {
+        let (source, records) = batch?;
         if dropped.contains(&source) {
             return Ok(());
         }
