@@ -20,8 +20,8 @@ impl Disk {
         let path = path.as_ref();
         // An existing temporary file would keep its mode.
         self.remove_temporary(path)?;
-        let temporary = self.create_private(&temporary_name(path));
-        self.replace(path, temporary, |file| file.write_all_at(bytes, 0))
+        let temporary = self.create_private(&temporary_name(path))?;
+        self.finish(temporary, path, false, |file| file.write_all_at(bytes, 0))
     }
 
     /// Removes the temporary file that a crash may have left while `path` was being replaced.
@@ -44,7 +44,7 @@ impl Disk {
         write: impl FnOnce(&File) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         let path = path.as_ref();
-        self.replace(path, self.create(temporary_name(path)), write)
+        self.finish(self.create(temporary_name(path))?, path, false, write)
     }
 
     /// Creates the file `path`, which must not exist, with what `write` writes: a file with the
@@ -61,20 +61,8 @@ impl Disk {
     ) -> std::result::Result<T, E> {
         let path = path.as_ref();
         self.refuse_existing(path)?;
-        let incomplete = with_suffix(path, INCOMPLETE_SUFFIX);
-        let result = self.create(&incomplete).map_err(E::from).and_then(|file| {
-            let written = write(&file)?;
-            file.sync()?;
-            self.refuse_existing(path)?;
-            self.rename(&incomplete, path)?;
-            Ok(written)
-        });
-        match &result {
-            Ok(_) => self.sync_parent(path)?,
-            // Only the first error is reported.
-            Err(_) => drop(self.remove(&incomplete)),
-        }
-        result
+        let incomplete = self.create(with_suffix(path, INCOMPLETE_SUFFIX))?;
+        self.finish(incomplete, path, true, write)
     }
 
     /// Returns an error if there is something at `path`.
@@ -91,30 +79,28 @@ impl Disk {
         self.sync_dir(directory.unwrap_or(Path::new(".")))
     }
 
-    /// Writes the file `temporary` and renames it to `path`.
-    fn replace<T, E: From<StoreError>>(
+    /// Writes a temporary file and renames it to `path`, which must still not exist if it `is_new`.
+    fn finish<T, E: From<StoreError>>(
         &self,
+        temporary: File,
         path: &Path,
-        temporary: Result<File>,
+        is_new: bool,
         write: impl FnOnce(&File) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
-        let result = temporary.map_err(E::from).and_then(|file| {
-            let written = write(&file)?;
-            file.sync()?;
-            self.rename(file.path(), path)?;
+        let finished = write(&temporary).and_then(|written| {
+            temporary.sync()?;
+            if is_new {
+                self.refuse_existing(path)?;
+            }
+            self.rename(temporary.path(), path)?;
             Ok(written)
         });
-        match result {
-            Ok(written) => {
-                self.sync_parent(path)?;
-                Ok(written)
-            }
-            Err(error) => {
-                // Only the first error is reported.
-                let _ = self.remove_temporary(path);
-                Err(error)
-            }
+        match &finished {
+            Ok(_) => self.sync_parent(path)?,
+            // Only the first error is reported.
+            Err(_) => drop(self.remove(temporary.path())),
         }
+        finished
     }
 }
 
