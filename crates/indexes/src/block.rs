@@ -1,7 +1,6 @@
 //! A stored block, read together with the coins that it spends.
 
 use apus_coins::{Coin, Heights, for_each_spending_tx};
-use apus_disk::StoreError;
 use apus_hash::{Elements, Hash};
 use apus_node::error::SyncError;
 use apus_store::{BlockFiles, FlatFilePos};
@@ -63,9 +62,7 @@ impl StoredBlock {
         let Buffers { block, undo } = buffers;
         let pos = self.block.ok_or_else(|| self.missing("the block"))?;
         files.read_block_into(pos, block)?;
-        let wrong = |what: String| {
-            StoreError::corrupt(files.block_path(pos.file), u64::from(pos.pos), what)
-        };
+        let wrong = |what: String| files.block_error(pos, what);
         let view = BlockView::parse(&block[..]).map_err(|e| wrong(format!("not a block: {e}")))?;
         let txids = if wants.txids { view.txids() } else { Vec::new() };
         let has_root = || merkle_root(&mut txids.clone()).root == view.header().merkle_root;
@@ -107,10 +104,7 @@ impl StoredBlock {
             }
             spent.append(coins);
         })
-        .map_err(|error| {
-            let path = files.undo_path(pos.file);
-            StoreError::corrupt(path, u64::from(pos.pos), error.to_string()).into()
-        })
+        .map_err(|error| files.undo_error(pos, error).into())
     }
 
     /// Returns where the block is stored.

@@ -198,7 +198,7 @@ pub fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> 
     if let Err(why) = note_file(node.dir().disk(), node.dir().path(), pos.file) {
         what += &format!(" (the file could not be noted for the sync: {why})");
     }
-    StoreError::corrupt(node.files().block_path(pos.file), u64::from(pos.pos), what)
+    node.files().block_error(pos, what)
 }
 
 /// Checks every block stored in a file, replaces the damaged ones that have good copies, and

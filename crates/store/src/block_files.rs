@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -96,6 +97,16 @@ impl BlockFiles {
     /// Returns the path of the rev file with this number.
     pub fn undo_path(&self, file: u32) -> PathBuf {
         Kind::Undo.path(&self.directory, file)
+    }
+
+    /// Returns the error for the block at `pos`, whose bytes cannot be right.
+    pub fn block_error(&self, pos: FlatFilePos, what: impl Display) -> StoreError {
+        StoreError::corrupt(self.block_path(pos.file), pos.pos.into(), what.to_string())
+    }
+
+    /// Returns the error for the undo data at `pos`, which cannot be right.
+    pub fn undo_error(&self, pos: FlatFilePos, what: impl Display) -> StoreError {
+        StoreError::corrupt(self.undo_path(pos.file), pos.pos.into(), what.to_string())
     }
 
     /// Appends the bytes of a block, and returns their position. `time` is that of the header.

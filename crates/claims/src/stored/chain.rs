@@ -141,9 +141,7 @@ impl StoredChain {
         let stored = &self.blocks[height as usize];
         let pos = stored.pos.expect("only stored blocks are read");
         self.files.read_block_into(pos, bytes)?;
-        let wrong = |what: String| {
-            StoreError::corrupt(self.files.block_path(pos.file), u64::from(pos.pos), what)
-        };
+        let wrong = |what: String| self.files.block_error(pos, what);
         let view = BlockView::parse(&bytes[..]).map_err(|e| wrong(format!("not a block: {e}")))?;
         let txids = view.txids();
         let root = merkle_root(&mut txids.clone()).root;
@@ -189,10 +187,7 @@ impl StoredChain {
         if view.tx_count() > 1 {
             let pos = self.read_undo(height, &view.header().prev, undo)?;
             let read = for_each_spending_tx(undo, view, heights, |_, coins| spent.append(coins));
-            read.map_err(|error| {
-                let path = self.files.undo_path(pos.file);
-                StoreError::corrupt(path, u64::from(pos.pos), error.to_string())
-            })?;
+            read.map_err(|error| self.files.undo_error(pos, error))?;
         }
         Ok(spent)
     }

@@ -1,7 +1,7 @@
 //! Finds the coins of blocks up to a height that the blocks above it have spent.
 
 use apus_coins::{Coin, Heights, for_each_spending_tx};
-use apus_disk::{Share, StoreError};
+use apus_disk::Share;
 use apus_node::error::SyncError;
 use apus_node::workers::for_each_on_pool;
 use apus_progress::{Phase, Progress, Watch};
@@ -78,10 +78,7 @@ impl UndoSearch<'_> {
                 }
             }
         });
-        read.map_err(|error| {
-            let path = chain.files.undo_path(pos.file);
-            StoreError::corrupt(path, u64::from(pos.pos), error.to_string())
-        })?;
+        read.map_err(|error| chain.files.undo_error(pos, error))?;
         result
     }
 }

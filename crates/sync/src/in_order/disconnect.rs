@@ -42,10 +42,7 @@ pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(),
         fault => fault,
     })?;
     let undo = shared.files.read_undo(undo_pos, &shared.tree.prev_hash(tip))?;
-    let wrong = |error: UndoError| {
-        let path = shared.files.undo_path(undo_pos.file);
-        StoreError::corrupt(path, u64::from(undo_pos.pos), error.to_string())
-    };
+    let wrong = |error: UndoError| shared.files.undo_error(undo_pos, error);
     let mut spent = Vec::new();
     for_each_spending_tx(&undo, block.view(), Heights::Optional, |tx, coins| {
         spent.extend(tx.inputs().map(|input| input.outpoint()).zip(coins.drain(..)));

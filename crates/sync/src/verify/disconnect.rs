@@ -128,12 +128,7 @@ impl Disconnector {
 fn complete(shared: &Shared, coins: &mut BlockCoins) -> Result<(), StoreError> {
     match complete_heights(&mut coins.spent, shared.cache, shared.chainstate)? {
         None => Ok(()),
-        Some(coin) => {
-            let path = shared.files.undo_path(coins.undo_pos.file);
-            let at = coins.undo_pos.pos;
-            let error = UndoError::LacksHeight(coin);
-            Err(StoreError::corrupt(path, at.into(), error.to_string()))
-        }
+        Some(coin) => Err(shared.files.undo_error(coins.undo_pos, UndoError::LacksHeight(coin))),
     }
 }
 

@@ -130,7 +130,7 @@ fn error_of(shared: &Shared, pos: FlatFilePos, fault: Fault) -> StoreError {
         Fault::Rule(_, error) => error.to_string(),
         _ => unreachable!("a stored block is read and checked"),
     };
-    StoreError::corrupt(shared.files.block_path(pos.file), u64::from(pos.pos), what)
+    shared.files.block_error(pos, what)
 }
 
 /// Reads the coins of all inputs but the coinbase's, in order, from the block's undo data.
@@ -146,12 +146,8 @@ fn spent_coins(
     let parsed = for_each_spending_tx(&undo, block.view(), Heights::Optional, |_, coins| {
         spent.append(coins);
     });
-    parsed.map_err(|error| undo_error(shared, pos, error.to_string()))?;
+    parsed.map_err(|error| shared.files.undo_error(pos, error))?;
     Ok(spent)
-}
-
-fn undo_error(shared: &Shared, pos: FlatFilePos, what: String) -> StoreError {
-    StoreError::corrupt(shared.files.undo_path(pos.file), u64::from(pos.pos), what)
 }
 
 /// Collects the coins of a block whose inputs spend `spent`, and looks them up.
@@ -168,7 +164,7 @@ fn coins_of(
     };
     if let Some(missing) = prepared.missing_inside {
         let what = format!("the block spends {}, which does not exist", missing.outpoint);
-        return Err(undo_error(shared, undo_pos, what));
+        return Err(shared.files.undo_error(undo_pos, what));
     }
     let mut inside = Vec::new();
     let mut external = Vec::with_capacity(prepared.external.len());
@@ -182,8 +178,7 @@ fn coins_of(
                     (coin.height, coin.is_coinbase) = (created.height, created.is_coinbase);
                 }
                 if created != coin {
-                    let error = UndoError::WrongCoin(outpoint);
-                    return Err(undo_error(shared, undo_pos, error.to_string()));
+                    return Err(shared.files.undo_error(undo_pos, UndoError::WrongCoin(outpoint)));
                 }
                 inside.push(outpoint);
             }

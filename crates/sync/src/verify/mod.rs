@@ -247,7 +247,7 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> Result<LevelRep
             StoreError::new(node.chainstate().dir(), what)
         }
         Err(Fault::Damaged(Step { place: BlockOrigin::Stored(pos), .. }, what)) => {
-            StoreError::corrupt(node.files().block_path(pos.file), u64::from(pos.pos), what)
+            node.files().block_error(pos, what)
         }
         Err(Fault::Store(error)) if error.is_refused() => return Err(error),
         Err(Fault::Full(error) | Fault::Store(error)) => error,
