@@ -173,17 +173,6 @@ impl Entry<SPEND_BYTES> for Spends<'_> {
         DB_TXOSPENDERINDEX
     }
 
-    fn compare(&self, a: &[u8; SPEND_BYTES], b: &[u8; SPEND_BYTES]) -> Ordering {
-        a[..8].cmp(&b[..8]).then_with(|| {
-            // Two outputs with one hash, by chance: their keys go on with the places.
-            let mut one = Vec::new();
-            let mut other = Vec::new();
-            self.0.put(a, &mut one);
-            self.0.put(b, &mut other);
-            one.cmp(&other)
-        })
-    }
-
     fn put(&self, entry: &[u8; SPEND_BYTES], key: &mut Vec<u8>, _: &mut Vec<u8>) {
         key.extend_from_slice(&entry[..8]);
         self.0.put(entry, key);

@@ -5,7 +5,6 @@
 //! Blocks are numbered in the order in which they were appended, those included that were
 //! disconnected later. Some transactions have the same hash, so readers look at each of them.
 
-use std::cmp::Ordering;
 use std::path::Path;
 
 use apus_disk::{Result, StoreError};
@@ -171,34 +170,17 @@ impl BlockNumbers {
 /// The entries of `txindex` in the form of Core v32.
 pub struct ShortTxs<'a>(pub &'a BlockNumbers);
 
-impl ShortTxs<'_> {
-    fn put_place(&self, entry: &[u8; SPEND_BYTES], out: &mut Vec<u8>) {
-        let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("4 bytes"));
-        let height = number(&entry[8..12]);
-        let (_, block) = self.0.numbers[(height - self.0.from) as usize];
-        put_end(out, block, number(&entry[12..]));
-    }
-}
-
 impl Entry<SPEND_BYTES> for ShortTxs<'_> {
     fn first_byte(&self) -> u8 {
         DB_TXINDEX_HASHED
     }
 
-    fn compare(&self, a: &[u8; SPEND_BYTES], b: &[u8; SPEND_BYTES]) -> Ordering {
-        a[..8].cmp(&b[..8]).then_with(|| {
-            // Numbers of several bytes are not in the order of their bytes.
-            let mut one = Vec::new();
-            let mut other = Vec::new();
-            self.put_place(a, &mut one);
-            self.put_place(b, &mut other);
-            one.cmp(&other)
-        })
-    }
-
     fn put(&self, entry: &[u8; SPEND_BYTES], key: &mut Vec<u8>, _: &mut Vec<u8>) {
         key.extend_from_slice(&entry[..HASH_PREFIX_SIZE]);
-        self.put_place(entry, key);
+        let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("4 bytes"));
+        let height = number(&entry[8..12]);
+        let (_, block) = self.0.numbers[(height - self.0.from) as usize];
+        put_end(key, block, number(&entry[12..]));
     }
 }
 

@@ -29,7 +29,18 @@ pub trait Entry<const N: usize>: Sync {
     fn first_byte(&self) -> u8;
     /// Returns the order of two entries: first by their first eight bytes, which are hashes. Of
     /// entries with the same key, the last one counts.
-    fn compare(&self, a: &[u8; N], b: &[u8; N]) -> Ordering;
+    fn compare(&self, a: &[u8; N], b: &[u8; N]) -> Ordering {
+        a[..8].cmp(&b[..8]).then_with(|| {
+            // Two outputs or txids with one hash, by chance: their keys go on with the places,
+            // which are not in the order of the heights.
+            let key = |entry| {
+                let mut key = Vec::new();
+                self.put(entry, &mut key, &mut Vec::new());
+                key
+            };
+            key(a).cmp(&key(b))
+        })
+    }
     /// Appends the rest of the key, which begins with the first four bytes of the entry, and the
     /// value.
     fn put(&self, entry: &[u8; N], key: &mut Vec<u8>, value: &mut Vec<u8>);
