@@ -53,12 +53,13 @@ impl FilterEntry {
     }
 }
 
-fn read_pos(cursor: &mut Cursor) -> std::result::Result<FlatFilePos, ParseError> {
-    let mut number = || {
-        let number = cursor.varint()?;
-        u32::try_from(number).map_err(|_| cursor.error("a number has more than 32 bits"))
-    };
-    Ok(FlatFilePos { file: number()?, pos: number()? })
+pub fn read_pos(cursor: &mut Cursor) -> std::result::Result<FlatFilePos, ParseError> {
+    Ok(FlatFilePos { file: read_number(cursor)?, pos: read_number(cursor)? })
+}
+
+pub fn read_number(cursor: &mut Cursor) -> std::result::Result<u32, ParseError> {
+    let number = cursor.varint()?;
+    u32::try_from(number).map_err(|_| cursor.error("a number has more than 32 bits"))
 }
 
 fn put_pos(out: &mut Vec<u8>, pos: FlatFilePos) {

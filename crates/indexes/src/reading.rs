@@ -12,7 +12,7 @@ use apus_store::{DataDir, FlatFilePos, IndexKind, OptionalIndex, TxIndexForm, fi
 use apus_wire::{Cursor, OutPoint, ParseError};
 
 use super::filter_files::MAX_FLTR_FILE_SIZE;
-use super::filters::FilterEntry;
+use super::filters::{FilterEntry, read_number, read_pos};
 use super::heights::look_up;
 use super::positions::{DB_TXINDEX, SIPHASH_KEY, SipKeys, spend_prefix};
 use super::short_txs::{DB_TXINDEX_HASHED, TXID_HASH_SALT, number_key, read_end, short_hash};
@@ -265,12 +265,8 @@ impl Opened {
 impl TxPlace {
     fn read(bytes: &[u8]) -> std::result::Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
-        let mut number = || {
-            let number = cursor.varint()?;
-            u32::try_from(number).map_err(|_| cursor.error("a number has more than 32 bits"))
-        };
-        let block = FlatFilePos { file: number()?, pos: number()? };
-        let place = Self { block, offset: number()? };
+        let block = read_pos(&mut cursor)?;
+        let place = Self { block, offset: read_number(&mut cursor)? };
         match cursor.remaining() {
             0 => Ok(place),
             _ => Err(cursor.error("bytes follow after the place of a transaction")),
