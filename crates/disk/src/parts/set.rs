@@ -197,7 +197,7 @@ impl Parts {
 /// in memory.
 pub struct Pieces<'a> {
     part: MutexGuard<'a, Part>,
-    out: &'a Output,
+    out: &'a SpillFile,
 }
 
 impl Pieces<'_> {
