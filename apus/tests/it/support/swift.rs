@@ -128,7 +128,8 @@ impl World {
         }]
     }
 
-    /// Returns a new place with the hints of all blocks and the sources for a mode, and their paths.
+    /// Returns a new place with the hints of all blocks and the sources for a mode, and their
+    /// paths.
     pub fn prepared(&self, mode: Mode, order: &[usize]) -> (Place, PathBuf, Vec<PathBuf>) {
         let place = self.place();
         let hints = self.write_hints(&place, self.height());
