@@ -174,10 +174,11 @@ fn replay(blocks: &[MadeBlock]) -> HashMap<OutPoint, Utxo> {
             for input in tx.input.iter().filter(|_| index > 0) {
                 assert!(set.remove(&input.previous_output).is_some());
             }
+            let txid = tx.compute_txid();
             let outputs =
                 (0..).zip(&tx.output).filter(|(_, out)| !out.script_pubkey.is_op_return());
             for (vout, output) in outputs {
-                let outpoint = OutPoint::new(tx.compute_txid(), vout);
+                let outpoint = OutPoint::new(txid, vout);
                 let utxo = Utxo {
                     outpoint,
                     amount: output.value.to_sat(),

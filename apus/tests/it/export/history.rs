@@ -82,14 +82,14 @@ fn by_hand(blocks: &[Vec<u8>], scripts: &[ScriptBuf]) -> Vec<String> {
         let start = format!("{height},{},{}", block.header.time, block.block_hash());
         for (position, tx) in block.txdata.iter().enumerate() {
             let coinbase = u8::from(position == 0);
+            let id = tx.compute_txid();
             let mut push = |side: String, value: u64, prev: String, script: &ScriptBuf| {
                 let Some(number) = numbers.get(script) else { return };
                 let address = Address::from_script(script, Network::Regtest);
                 let address = address.map_or(String::new(), |address| address.to_string());
-                let txid = tx.compute_txid();
                 let script = script.to_hex_string();
                 rows.push(format!(
-                    "{start},{txid},{side},{value},{coinbase},{prev},{number},,{address},{script}"
+                    "{start},{id},{side},{value},{coinbase},{prev},{number},,{address},{script}"
                 ));
             };
             for (index, input) in tx.input.iter().enumerate().filter(|_| position > 0) {
@@ -106,7 +106,7 @@ fn by_hand(blocks: &[Vec<u8>], scripts: &[ScriptBuf]) -> Vec<String> {
             for (index, output) in tx.output.iter().enumerate() {
                 let value = output.value.to_sat();
                 push(format!("output,{index}"), value, ",".to_string(), &output.script_pubkey);
-                made.insert(OutPoint::new(tx.compute_txid(), index as u32), output.clone());
+                made.insert(OutPoint::new(id, index as u32), output.clone());
             }
         }
     }
