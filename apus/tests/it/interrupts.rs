@@ -104,7 +104,7 @@ fn assert_complete(reports: &Reports, phase: Phase, steps_min: usize) {
 /// Asks a command to stop in each phase that it goes through, at the first report and at the second
 /// one. In `phases` it must end there: nothing that follows but a commit is begun, and the result
 /// says so. In any other phase, what is done is being saved, or the only report is that of the end.
-/// Returns the reports of the command where nobody stops it.
+/// Returns what the command reports when it is not stopped.
 fn assert_stops(
     name: &str,
     phases: &[Phase],
@@ -186,10 +186,10 @@ impl Made {
         Self { path, beside }
     }
 
-    /// Panics unless the file is there exactly if nobody interrupted the command, and nothing else
-    /// is new. Removes it.
+    /// Panics if an interrupted command left the file, if one that ended did not make it, or if
+    /// anything else is new. Removes the file.
     fn check(&self, interrupted: bool) -> bool {
-        assert_ne!(interrupted, self.path.exists(), "it is there exactly if nobody interrupts");
+        assert_ne!(interrupted, self.path.exists(), "only a command that ends makes the file");
         let _ = std::fs::remove_file(&self.path);
         assert_eq!(entries_beside(&self.path), self.beside, "something else is left");
         interrupted

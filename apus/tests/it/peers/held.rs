@@ -75,8 +75,8 @@ impl Answers for Counting {
     }
 }
 
-/// A peer that has all of `chain`, but sends so many of the blocks below a height alone, and a gate
-/// that opens when it sends the last one of these.
+/// A peer with all of `chain` that sends only as many `blocks` from below a height, and a gate that
+/// opens when it has sent them.
 pub fn counting(chain: ServedChain, blocks: usize, below: usize) -> (Server, Gate) {
     let sent = Gate::default();
     let gate = sent.clone();
