@@ -286,6 +286,11 @@ impl Tree {
         self.best_header
     }
 
+    fn facts(&self, id: BlockId) -> HeaderFacts {
+        let block = self.block(id);
+        HeaderFacts { bits: block.bits, time: block.time }
+    }
+
     /// Returns `id`, its parent, and so on to the genesis block.
     pub fn ancestors(&self, id: BlockId) -> impl Iterator<Item = BlockId> + '_ {
         std::iter::successors(Some(id), |at| self.prev(*at))
@@ -443,8 +448,11 @@ impl Ancestry for Branch<'_> {
 
     fn at(&self, height: u32) -> HeaderFacts {
         let id = self.tree.ancestor(self.tip, height).unwrap_or(self.tip);
-        let block = self.tree.block(id);
-        HeaderFacts { bits: block.bits, time: block.time }
+        self.tree.facts(id)
+    }
+
+    fn ancestors(&self) -> impl Iterator<Item = HeaderFacts> {
+        self.tree.ancestors(self.tip).map(|id| self.tree.facts(id))
     }
 }
 

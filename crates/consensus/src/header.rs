@@ -13,6 +13,11 @@ pub trait Ancestry {
     /// must not exceed, those about the block itself.
     fn at(&self, height: u32) -> HeaderFacts;
 
+    /// Returns the facts about the block itself, its parent, and so on to the genesis block.
+    fn ancestors(&self) -> impl Iterator<Item = HeaderFacts> {
+        (0..=self.height()).rev().map(|height| self.at(height))
+    }
+
     /// Returns the median time past of the block ([`median_time_past`]).
     fn median_time_past(&self) -> i64 {
         median_time_past(self)
@@ -36,7 +41,7 @@ pub const FUTURE_SECONDS_MAX: i64 = 2 * 60 * 60;
 const TIMEWARP_SECONDS_MAX: i64 = 600;
 
 /// The number of blocks that the median time past is taken over (Core's `nMedianTimeSpan`).
-const MEDIAN_TIME_SPAN: u32 = 11;
+const MEDIAN_TIME_SPAN: usize = 11;
 
 /// A header's hash MUST meet the target that it claims (Core's `CheckBlockHeader`).
 ///
@@ -160,13 +165,11 @@ pub fn next_work_required(network: &Network, parent: &impl Ancestry, header_time
     if i64::from(header_time) > i64::from(last.time) + 2 * i64::from(network.pow_target_spacing) {
         return limit_bits;
     }
-    let mut height = parent.height();
-    let mut bits = last.bits;
-    while height > 0 && !height.is_multiple_of(interval) && bits == limit_bits {
-        height -= 1;
-        bits = parent.at(height).bits;
-    }
-    bits
+    let heights = (0..=parent.height()).rev();
+    heights
+        .zip(parent.ancestors())
+        .find(|(height, block)| height.is_multiple_of(interval) || block.bits != limit_bits)
+        .map_or(limit_bits, |(_, block)| block.bits)
 }
 
 /// Returns whether a block at `height` may have the compact target `bits` after a parent with
@@ -220,13 +223,13 @@ fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
 /// Returns the median of the times of a block and its last ten ancestors, or of as many as there
 /// are (BIP113; Core's `GetMedianTimePast`).
 pub fn median_time_past<A: Ancestry + ?Sized>(block: &A) -> i64 {
-    let height = block.height();
-    let count = (height + 1).min(MEDIAN_TIME_SPAN);
-    let mut times = [0; MEDIAN_TIME_SPAN as usize];
-    let times = &mut times[..count as usize];
-    for (time, back) in times.iter_mut().zip(0..count) {
-        *time = block.at(height - back).time;
+    let mut times = [0; MEDIAN_TIME_SPAN];
+    let mut count = 0;
+    for (time, block) in times.iter_mut().zip(block.ancestors()) {
+        *time = block.time;
+        count += 1;
     }
+    let times = &mut times[..count];
     times.sort_unstable();
     i64::from(times[times.len() / 2])
 }
