@@ -57,6 +57,10 @@ impl Num3072 {
         const ONES: u32 = 3051;
         const LOW_BITS: u32 = 21;
         const LOW: u64 = (1 << LOW_BITS) - PRIME_DIFF - 2;
+        // The divisor of a set from which nothing was removed.
+        if self.0 == Self::one().0 {
+            return self.clone();
+        }
         // `power` is self to the power of 2^ones - 1.
         let mut power = self.clone();
         let mut ones = 1;
