@@ -11,7 +11,7 @@ BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--fe
 # built again.
 OURS := apus apus-bench apus-export $(patsubst %,apus-%,$(notdir $(wildcard crates/* testing/*)))
 HOT := $(addprefix apus-,hash wire consensus scripts join leveldb swiftsync coins testchain)
-WARM := $(addprefix apus-,disk store chain net indexes host node peers shard bench)
+WARM := $(addprefix apus-,disk store chain net indexes host node peers progress shard bench)
 CHECKED := $(foreach package,$(OURS),\
 	--config profile.release.package.$(package).debug-assertions=true \
 	--config profile.release.package.$(package).overflow-checks=true \

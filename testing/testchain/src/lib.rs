@@ -48,7 +48,7 @@ pub use breaks::{Break, Broken};
 pub use builder::{Builder, Parent, remerkle, seal};
 pub use chain::Chain;
 pub use coin::{Coin, Utxo};
-pub use files::copy_dir;
+pub use files::{copy_dir, used_len};
 pub use generator::{Generator, HEIGHT_MAX, MadeBlock, Totals};
 pub use keys::{KEYS_MAX, Keys};
 pub use lock::{ALL_KINDS, KINDS, Kind, Lock};

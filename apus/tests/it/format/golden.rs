@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use apus_testchain::copy_dir;
+use apus_testchain::{copy_dir, used_len};
 use apus_wire::{BlockView, Chain};
 
 use crate::support::judge::Judge;
@@ -86,8 +86,7 @@ fn make_the_directory() {
     copy_dir(&place.network_dir(), &golden()).unwrap();
     for name in ["blk00000.dat", "rev00000.dat"] {
         let path = golden().join("blocks").join(name);
-        let bytes = fs::read(&path).unwrap();
-        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        fs::write(&path, &bytes[..end]).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(used_len(&path).unwrap()).unwrap();
     }
 }

@@ -10,7 +10,7 @@ use apus_store::BlockStatus;
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::{SWIFTSYNC_DIRECTORY, Summary};
-use apus_testchain::{Chain, Mix, Rng, Spec};
+use apus_testchain::{Chain, Mix, Rng, Spec, used_len};
 use apus_wire::Chain as Network;
 
 use super::model::Model;
@@ -246,11 +246,10 @@ impl Place {
     pub fn shrink(&self) {
         for name in ["blk00000.dat", "rev00000.dat"] {
             let path = self.network_dir().join("blocks").join(name);
-            let Ok(bytes) = std::fs::read(&path) else { continue };
-            let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let Ok(file) = std::fs::File::options().write(true).open(&path) else { continue };
             // Obfuscated records may end in zeros.
-            let end = (end + 64).min(bytes.len());
-            std::fs::write(&path, &bytes[..end]).unwrap();
+            let end = used_len(&path).unwrap() + 64;
+            file.set_len(end.min(file.metadata().unwrap().len())).unwrap();
         }
     }
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use apus_testchain::used_len;
+
 use crate::support::{Place, first_table};
 
 /// Damage of one kind.
@@ -32,12 +34,12 @@ fn cut(path: &Path, part: u64) {
 }
 
 /// Flips bits in the middle of what was written to a file.
-fn flip(path: &Path, percent: usize) {
-    let bytes = fs::read(path).unwrap();
-    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    let at = used * percent / 100;
-    let file = fs::File::options().write(true).open(path).unwrap();
-    file.write_all_at(&[bytes[at] ^ 0x10], at as u64).unwrap();
+fn flip(path: &Path, percent: u64) {
+    let at = used_len(path).unwrap() * percent / 100;
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
 }
 
 fn zero(path: &Path, from: u64, len: usize) {

@@ -240,7 +240,7 @@ fn foreign_change(place: &Place, before: &Tree, after: &Tree) -> Option<String> 
         let now = after.get(path);
         // Space that was reserved may be filled.
         let is_kept = match now {
-            Some(now) if is_block => {
+            Some(now) if is_block && now != content => {
                 content.iter().zip(now).all(|(old, new)| *old == 0 || old == new)
             }
             now => now == Some(content),
