@@ -6,17 +6,17 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # What the program is to have besides: FEATURES=export.
 FEATURES ?=
 BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
-# Tests have debug assertions and overflow checks in our own packages alone, of which most are not optimised:
-# compiling them would take longer than the tests. The C++ and dependencies stay as they are, and are not
+# Tests have debug assertions and overflow checks in our own packages alone, which are optimised little or not at
+# all: compiling them would take longer than the tests. The C++ and dependencies stay as they are, and are not
 # built again.
 OURS := apus apus-bench apus-export $(patsubst %,apus-%,$(notdir $(wildcard crates/* testing/*)))
-HOT := $(addprefix apus-,hash wire consensus scripts join leveldb swiftsync coins testchain)
-WARM := $(addprefix apus-,disk store chain net indexes host node peers progress shard bench)
+HOT := apus-hash apus-testchain
+COLD := apus $(addprefix apus-,export claims descriptors query server sync tables tools testdata testpeer)
 CHECKED := $(foreach package,$(OURS),\
 	--config profile.release.package.$(package).debug-assertions=true \
 	--config profile.release.package.$(package).overflow-checks=true \
 	--config profile.release.package.$(package).debug=0 \
-	--config profile.release.package.$(package).opt-level=$(if $(filter $(package),$(HOT)),2,$(if $(filter $(package),$(WARM)),1,0)))
+	--config profile.release.package.$(package).opt-level=$(if $(filter $(package),$(HOT)),2,$(if $(filter $(package),$(COLD)),0,1)))
 # Core's engine is compiled with debug data, which takes a third of that time, and 150 MB in each build
 # directory. This option makes GCC leave it out. Looked up after `setup`, which may install GCC.
 GIVEN_CXXFLAGS := $(CXXFLAGS)
