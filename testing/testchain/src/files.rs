@@ -47,9 +47,10 @@ pub fn used_len(path: &Path) -> io::Result<u64> {
         let part = &mut bytes[..end.min(1 << 16) as usize];
         end -= part.len() as u64;
         file.read_exact_at(part, end)?;
-        if part != &zeros[..part.len()] {
-            let last = part.iter().rposition(|byte| *byte != 0);
-            return Ok(end + last.map_or(0, |last| last as u64 + 1));
+        if part != &zeros[..part.len()]
+            && let Some(last) = part.iter().rposition(|byte| *byte != 0)
+        {
+            return Ok(end + last as u64 + 1);
         }
     }
     Ok(0)
