@@ -7,7 +7,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 FEATURES ?=
 BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
 # Tests have debug assertions and overflow checks in our own packages alone, which are optimised little or not at
-# all: compiling them would take longer than the tests. The C++ and dependencies stay as they are, and are not
+# all: optimising them would take longer than the tests. The C++ and dependencies stay as they are, and are not
 # built again.
 OURS := apus apus-bench apus-export $(patsubst %,apus-%,$(notdir $(wildcard crates/* testing/*)))
 HOT := apus-hash apus-testchain

@@ -89,7 +89,7 @@ fn every_way_comes_to_the_same_utxo_set() {
 #[test]
 fn whatever_blocks_spend_a_small_cache_reads_no_coin_twice() {
     let dir = tempfile::tempdir().unwrap();
-    let mut size = join::Size { runs: 1, ..join::Size::curve(4_000_000) };
+    let mut size = join::Size { runs: 1, ..join::Size::curve(8_000_000) };
     size.chains.iter_mut().for_each(|chain| chain.dbcaches = vec![4, 100]);
     let report = join::run(&size, &programs(), dir.path()).unwrap();
     let found = rows(&report, "runs");

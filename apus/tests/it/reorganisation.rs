@@ -1,7 +1,7 @@
 //! Reorganisations: the branch with the most work wins in whatever order the blocks come, and the
 //! others are kept.
 
-use apus_testchain::{Break, Chain};
+use apus_testchain::{Break, Chain, used_len};
 use apus_tools::UtxoHash;
 use apus_wire::Chain as Network;
 
@@ -127,10 +127,8 @@ fn damaged_undo_data_stops_a_reorganisation_and_names_the_place() {
     place.sync(&[place.write("main", &with_genesis(main))]);
     let before = place.muhash();
     let rev = place.network_dir().join("blocks/rev00000.dat");
-    let flip = |bytes: &mut Vec<u8>| {
-        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-        bytes[end - 200] ^= 1;
-    };
+    let at = used_len(&rev).unwrap() as usize - 201;
+    let flip = |bytes: &mut Vec<u8>| bytes[at] ^= 1;
     change_file(&rev, flip);
     let error = place.try_sync(&[place.write("fork", &with_genesis(fork))]).unwrap_err();
     let text = error.to_string();

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use apus_store::BlockStatus;
+use apus_testchain::used_len;
 use apus_tools::UtxoHash;
 use apus_wire::Chain;
 
@@ -136,12 +137,11 @@ fn damaged_blocks_and_undo_data_are_named_with_their_place() {
         ("rev00000.dat", ["undo", "apus reindex"]),
         ("blk00000.dat", ["not block 0", "apus sync --from"]),
     ] {
-        change_file(&place.network_dir().join("blocks").join(name), |bytes| {
-            let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-            // In the last undo data, and in the only transaction of genesis.
-            let at = if name.starts_with("rev") { used - 100 } else { 150 };
-            bytes[at] ^= 1;
-        });
+        let path = place.network_dir().join("blocks").join(name);
+        let used = used_len(&path).unwrap() as usize;
+        // In the last undo data, and in the only transaction of genesis.
+        let at = if name.starts_with("rev") { used - 101 } else { 150 };
+        change_file(&path, |bytes| bytes[at] ^= 1);
         let (_, output) = try_export(&place, "inputs", "t.parquet", &[]);
         assert_ends(&output, 1, &[&[name, "at byte"][..], &words].concat());
         assert_nothing_left(place.root());

@@ -15,7 +15,7 @@ use apus_progress::{Observer, Phase, Progress, Unobserved};
 use apus_swiftsync::Format;
 use apus_sync::Summary;
 use apus_testchain::block::encode_block;
-use apus_testchain::{Break, Builder, Chain};
+use apus_testchain::{Break, Builder, Chain, used_len};
 
 use super::{RIGHT, made, options_of};
 use crate::broken_rules::assert_refused_for;
@@ -215,11 +215,10 @@ fn assert_from_is_proved_by_a_join(world: &World, from: &Path) {
 fn damaged_undo_data_of_a_source_is_done_without() {
     let world = World::of(small(5));
     let place = world.in_order();
-    change_file(&place.network_dir().join("blocks/rev00000.dat"), |bytes| {
-        // The end of the file is reserved and empty.
-        let len = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-        bytes[len / 2] ^= 1;
-    });
+    let rev = place.network_dir().join("blocks/rev00000.dat");
+    // The end of the file is reserved and empty.
+    let middle = used_len(&rev).unwrap() as usize / 2;
+    change_file(&rev, |bytes| bytes[middle] ^= 1);
     assert_from_is_proved_by_a_join(&world, &place.datadir());
 }
 
