@@ -39,10 +39,10 @@ fn a_truncated_file_is_reported_and_blocks_before_are_taken() {
 #[test]
 fn a_file_of_another_network_is_refused_by_name() {
     let (place, _) = half_synced(50);
-    let before = place.muhash();
+    let before = place.utxo_hash();
     let output = sync(&place, &data("mainnet-0-14131.dat"));
     assert_ends(&output, 1, &["mainnet-0-14131.dat", "main"]);
-    assert_eq!(place.muhash(), before);
+    assert_eq!(place.utxo_hash(), before);
 }
 
 #[test]

@@ -38,5 +38,5 @@ fn a_repeat_of_the_parent_block_is_refused_for_bip30() {
     in_turn.sync(&[in_turn.write("chain", &blocks)]);
     let summary = in_turn.sync(&[in_turn.write("child", [&child])]);
     assert_eq!(reasons(&summary), ["bad-txns-BIP30, tried to overwrite transaction"]);
-    assert_eq!(in_turn.muhash(), at_once.muhash(), "every coin went back");
+    assert_eq!(in_turn.utxo_hash(), at_once.utxo_hash(), "every coin went back");
 }

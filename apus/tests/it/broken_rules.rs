@@ -18,8 +18,8 @@ fn every_broken_rule_is_refused_for_cores_reason() {
     let place = Place::new(Network::Regtest);
     let base = place.sync(&[place.write("chain", &with_genesis(chain))]);
     assert!(base.refusals.is_empty(), "{:?}", base.refusals);
-    let muhash = place.muhash();
-    assert_eq!(muhash.1, chain.totals().unspent);
+    let utxo_hash = place.utxo_hash();
+    assert_eq!(utxo_hash.1, chain.totals().unspent);
     for rule in Break::ALL {
         let broken = chain.broken(*rule);
         let summary = place.sync(&[place.write("broken", [&broken.block])]);
@@ -30,7 +30,7 @@ fn every_broken_rule_is_refused_for_cores_reason() {
         assert_refused_for(*rule, broken.reason, &refusal.reason);
         assert_eq!(refusal.block, Some(hash_of(&broken.block)), "{rule:?}");
     }
-    assert_eq!(place.muhash(), muhash, "after all that");
+    assert_eq!(place.utxo_hash(), utxo_hash, "after all that");
 }
 
 /// Core asks of a header first whether its parent is invalid.

@@ -32,7 +32,7 @@ fn sets(place: &Place, source: &Path, heights: std::ops::RangeInclusive<u32>) ->
         let mut options = place.options();
         options.stop_at_height = Some(height);
         sync::sync(&options, &[source.to_path_buf()], Watch::default()).unwrap();
-        place.muhash().0
+        place.utxo_hash().0
     });
     sets.collect()
 }
@@ -62,12 +62,12 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
         // The number of changes varies a little with the moments of the commits.
         assert!(result.is_err() || !power.is_off() || power.cut_at() + 40 > steps, "{power:?}");
         power.lose_unsynced().unwrap();
-        let stats = place.stats(tools::UtxoHash::MuHash);
+        let stats = place.stats(tools::UtxoHash::HashSerialized3);
         let set = stats.hash.unwrap().1.to_string();
         assert_eq!(Some(&set), expected.get(stats.height as usize - 180), "{power:?}");
         let summary = place.sync(std::slice::from_ref(&source));
         assert_eq!(summary.height, 190, "{power:?}");
-        assert_eq!(&place.muhash().0, expected.last().unwrap(), "{power:?}");
+        assert_eq!(&place.utxo_hash().0, expected.last().unwrap(), "{power:?}");
         if number % 5 == 0 {
             let judge = Judge::open(&place).expect("the engine opens it");
             assert_eq!(judge.tip().0, 190);
@@ -188,7 +188,7 @@ fn cut_everywhere(
         let again = work(&place, &Disk::new());
         let again = again.unwrap_or_else(|error| panic!("{power:?}: {error}"));
         assert_eq!(again.best_block, summary.best_block, "{power:?}");
-        assert_eq!(place.muhash(), whole.muhash(), "{power:?}");
+        assert_eq!(place.utxo_hash(), whole.utxo_hash(), "{power:?}");
         Judge::open(&place).expect("the engine opens it").read_everything();
     }
 }

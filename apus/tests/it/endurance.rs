@@ -147,7 +147,7 @@ impl Endurance {
             let fork = if is_main { height as usize } else { FIRST - DEPTH };
             let others = if is_main { &[] } else { &self.branch[..height as usize - fork] };
             place.sync_blocks("chain", &[&self.world.blocks[..=fork], others].concat());
-            let stats = place.stats(UtxoHash::MuHash);
+            let stats = place.stats(UtxoHash::HashSerialized3);
             assert_eq!(stats.best_block, block);
             stats.hash.unwrap().1.to_string()
         });
@@ -159,7 +159,7 @@ impl Endurance {
     /// that was being committed when the run `seen` ended.
     pub fn check(&self, place: &Place, seen: &Commits, what: &str) {
         check_block_index(place);
-        let stats = place.stats(UtxoHash::MuHash);
+        let stats = place.stats(UtxoHash::HashSerialized3);
         let set = stats.hash.unwrap().1.to_string();
         let blocks = *seen.0.lock().unwrap();
         let committed = blocks.committed.unwrap_or(self.world.hash(BEGIN as u32));
@@ -170,7 +170,7 @@ impl Endurance {
 
     pub fn end(&self, place: &Place) -> End {
         let index = check_block_index(place);
-        End { set: place.muhash(), index, files: files(place) }
+        End { set: place.utxo_hash(), index, files: files(place) }
     }
 }
 

@@ -135,7 +135,7 @@ fn in_order_with_everything() {
 
 /// The UTXO set, and what the index says of each block.
 fn held(place: &Place) -> (String, u64, usize) {
-    let (set, coins) = place.muhash();
+    let (set, coins) = place.utxo_hash();
     (set, coins, check_block_index(place).blocks.len())
 }
 
@@ -340,7 +340,7 @@ fn an_error_of_the_disk_is_no_damage() {
     let blocks = with_genesis(small(5));
     let base = Place::new(Chain::Regtest);
     base.sync_blocks("good", &blocks);
-    let coins = base.muhash();
+    let coins = base.utxo_hash();
     for (name, command) in commands {
         for failing in ["blk00000.dat", "rev00000.dat"] {
             let place = base.copy();
@@ -363,7 +363,7 @@ fn an_error_of_the_disk_is_no_damage() {
             assert!(!place.network_dir().join(apus_node::DAMAGE_NOTE).exists(), "{name}");
             let summary = place.sync(&[]);
             assert!(summary.repaired.is_empty(), "{name}: {:?}", summary.repaired);
-            assert_eq!(place.muhash(), coins, "{name}");
+            assert_eq!(place.utxo_hash(), coins, "{name}");
         }
     }
 }

@@ -457,7 +457,7 @@ fn syncs_and_rebuilds_by_every_method() {
     let it = Synced::new();
     let hints = it.world.write_hints(&it.place, it.world.height());
     let snapshot = it.write_snapshot();
-    let expected = it.place.muhash();
+    let expected = it.place.utxo_hash();
     let source = it.world.sources(&it.place, Mode::Full, &it.world.file_order());
     let ways = |options: Options| {
         let swift = |assumevalid| Options { assumevalid, ..options.clone() };
@@ -497,7 +497,7 @@ fn syncs_and_rebuilds_by_every_method() {
     };
     let assert_carried_on = |place: &Place, what: &str| {
         // It is carried on, or begins again.
-        assert_eq!(place.muhash(), expected, "{what}");
+        assert_eq!(place.utxo_hash(), expected, "{what}");
     };
     for at in 0..5 {
         let (name, _, phases) = ways(it.place.options()).into_iter().nth(at).unwrap();

@@ -49,7 +49,7 @@ fn entries(directory: &Path) -> Vec<std::path::PathBuf> {
 fn expected() -> String {
     let place = Place::new(Chain::Regtest);
     place.sync(&[data("regtest-1-206.dat")]);
-    place.muhash().0
+    place.utxo_hash().0
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_interrupted_join_is_named_and_carried_on() {
         let chosen = summary.chosen.unwrap();
         assert_eq!(chosen.method, Method::Join, "{}", chosen.why);
         assert_eq!((summary.height, summary.saved), (206, None));
-        assert_eq!(place.muhash().0, expected());
+        assert_eq!(place.utxo_hash().0, expected());
         assert!(!place.network_dir().join("join").exists());
     }
 }
@@ -95,7 +95,7 @@ fn data_directories_may_share_a_place_for_temporary_files() {
     // Without --spilldir it is carried on where it is.
     for (place, spill) in [(&one, None), (&other, Some(spill.as_path()))] {
         assert_eq!(finish(&options(place, spill)).height, 206);
-        assert_eq!(place.muhash().0, expected());
+        assert_eq!(place.utxo_hash().0, expected());
     }
     assert_eq!(entries(&spill), [spill.join("join")]);
     assert!(spill.join("join/mine").exists());
@@ -118,7 +118,7 @@ fn a_join_that_moves_or_is_given_up_leaves_no_temporary_files() {
     let in_order = Options { method: Some(Method::InOrder), ..options(&place, None) };
     assert_eq!(finish(&in_order).height, 206);
     assert!(entries(&two).is_empty() && !place.network_dir().join("join").exists());
-    assert_eq!(place.muhash().0, expected());
+    assert_eq!(place.utxo_hash().0, expected());
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn an_interrupted_join_without_its_block_files_is_not_given_up() {
     assert!(alone(Some(Method::InOrder), &given_up).unwrap().height < 206);
     assert_eq!(unfinished(&given_up), []);
     assert_eq!(finish(&Options { method: None, ..options(&place, None) }).height, 206);
-    assert_eq!(place.muhash().0, expected());
+    assert_eq!(place.utxo_hash().0, expected());
 }
 
 #[test]

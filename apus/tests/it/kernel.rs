@@ -38,7 +38,7 @@ fn the_engine_extends_what_apus_wrote_and_apus_carries_on() {
 
     let alone = Place::new(Chain::Regtest);
     alone.sync(&[alone.write("all", &chain)]);
-    assert_eq!(place.muhash(), alone.muhash());
+    assert_eq!(place.utxo_hash(), alone.utxo_hash());
     let judge = Judge::open(&place).expect("the engine opens the directory again");
     assert_eq!(judge.tip(), (206, extended.best_block));
     judge.read_everything();
@@ -54,11 +54,11 @@ fn apus_opens_reindexes_and_extends_what_the_engine_wrote() {
     }
     let own = Place::new(Chain::Main);
     own.sync(&[own.write("blocks", &mainnet[..10_001])]);
-    assert_eq!(place.muhash(), own.muhash(), "as the engine left it, log files included");
+    assert_eq!(place.utxo_hash(), own.utxo_hash(), "as the engine left it, log files included");
 
     let reindexed = place.try_reindex().unwrap();
     assert_eq!(reindexed.height, 10_000);
-    assert_eq!(place.muhash(), own.muhash(), "rebuilt");
+    assert_eq!(place.utxo_hash(), own.utxo_hash(), "rebuilt");
 
     let extended = place.sync(&[data("mainnet-0-14131.dat")]);
     assert_eq!((extended.height, extended.counts.blocks), (14_131, 4_131));

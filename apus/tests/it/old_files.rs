@@ -24,7 +24,7 @@ impl Loose {
         let blocks = with_genesis(small(5));
         let synced = Place::new(Network::Regtest);
         synced.sync_blocks("chain", &blocks);
-        let loose = Self { place: Place::new(Network::Regtest), coins: synced.muhash(), blocks };
+        let loose = Self { place: Place::new(Network::Regtest), coins: synced.utxo_hash(), blocks };
         std::fs::create_dir_all(loose.path(0).parent().unwrap()).unwrap();
         for (number, part) in loose.blocks.chunks(loose.blocks.len().div_ceil(FILES)).enumerate() {
             std::fs::write(loose.path(number), framed(&loose.place.network, part)).unwrap();
@@ -42,10 +42,10 @@ impl Loose {
         let other = Place::new(Network::Regtest);
         let synced = apus(&other, &["sync", "--from", &from, "--connect=0"]);
         assert_ends(&synced, status, words);
-        assert_eq!(other.muhash(), self.coins);
+        assert_eq!(other.utxo_hash(), self.coins);
         let rebuilt = apus(&self.place, &["reindex", "--index"]);
         assert_ends(&rebuilt, 0, &[]);
-        assert_eq!(self.place.muhash(), self.coins);
+        assert_eq!(self.place.utxo_hash(), self.coins);
     }
 }
 
@@ -54,7 +54,7 @@ fn zeros_before_blocks_are_a_note() {
     let blocks = with_genesis(small(5));
     let place = Place::new(Network::Regtest);
     place.sync_blocks("chain", &blocks);
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     let frame = |block: &Vec<u8>| framed(&place.network, [block]);
     let gap = |len| {
         let first = [frame(&blocks[0]), vec![0; len]].concat();
@@ -75,7 +75,7 @@ fn zeros_before_blocks_are_a_note() {
         assert_ends(&synced, 0, &[said]);
         assert!(!stderr(&synced).contains("Refused"), "{name}");
         assert!(stdout(&synced).contains("started"), "{name}");
-        assert_eq!(new.muhash(), coins, "{name}");
+        assert_eq!(new.utxo_hash(), coins, "{name}");
     }
     let zeros = place.write_bytes("zeros", &[0; 1000]).display().to_string();
     let refused = apus(&Place::new(Network::Regtest), &["sync", "--from", &zeros, "--connect=0"]);
@@ -166,7 +166,7 @@ fn a_missing_file_is_repaired_in_place() {
         assert_ends(&repaired, 0, &[said]);
         assert!(loose.path(number).exists());
         assert_ends(&apus(&loose.place, &["verify", "--level=4", "--blocks=0"]), 0, &[]);
-        assert_eq!(loose.place.muhash(), loose.coins);
+        assert_eq!(loose.place.utxo_hash(), loose.coins);
         assert_eq!(loose.place.undo(), undo);
     }
 }
@@ -178,7 +178,7 @@ fn an_old_txindex_in_the_block_index_is_named_and_harmless() {
     let blocks = with_genesis(small(5));
     let place = Place::new(Network::Regtest);
     place.sync_blocks("chain", &blocks);
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     let index = place.network_dir().join("blocks/index");
     let db = apus_leveldb::Db::open(Disk::new(), &index, apus_leveldb::Options::default()).unwrap();
     let flag = |name: &str| [&[b'F', name.len() as u8], name.as_bytes()].concat();
@@ -201,7 +201,7 @@ fn an_old_txindex_in_the_block_index_is_named_and_harmless() {
     ] {
         assert_ends(&apus(&place, args), 0, &[]);
     }
-    assert_eq!(place.muhash(), coins);
+    assert_eq!(place.utxo_hash(), coins);
     crate::support::judge::Judge::open(&place).unwrap().read_everything();
     let built = ["has left its txindex in blocks/index", "`apus reindex --index` frees"];
     assert_ends(&apus(&place, &["index", "txindex"]), 0, &built);
@@ -209,5 +209,5 @@ fn an_old_txindex_in_the_block_index_is_named_and_harmless() {
     let built = apus(&place, &["index", "txindex"]);
     assert_ends(&built, 0, &[]);
     assert!(!stderr(&built).contains("0.17"), "{}", stderr(&built));
-    assert_eq!(place.muhash(), coins);
+    assert_eq!(place.utxo_hash(), coins);
 }

@@ -59,10 +59,10 @@ fn a_rewind_restores_the_same_coins_as_with_new_undo_data() {
         for height in [world.height() - 1, 170, 120, 1] {
             rewind(&new, height, dbcache).unwrap();
             rewind(&old, height, dbcache).unwrap();
-            assert_eq!(old.muhash(), new.muhash(), "height {height}, dbcache {dbcache}");
+            assert_eq!(old.utxo_hash(), new.utxo_hash(), "height {height}, dbcache {dbcache}");
         }
         assert_eq!(sync::sync(&old.options(), &[], Watch::default()).unwrap().height, 200);
-        assert_eq!(old.muhash(), place.muhash());
+        assert_eq!(old.utxo_hash(), place.utxo_hash());
     }
 }
 
@@ -79,8 +79,8 @@ fn a_reorganisation_leaves_the_same_coins_as_cores_engine() {
         judge.process(&fork[141..]);
         assert_eq!(judge.tip().0, 210);
     }
-    assert_eq!(ours.muhash(), alone.muhash());
-    assert_eq!(theirs.muhash(), alone.muhash());
+    assert_eq!(ours.utxo_hash(), alone.utxo_hash());
+    assert_eq!(theirs.utxo_hash(), alone.utxo_hash());
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn verify_finds_no_damage_at_any_level() {
 fn what_no_other_output_tells_is_refused_before_anything_changes() {
     let (world, place) = &*NEW;
     let old = old_from(OldUndo::Nothing, 1);
-    let before = old.muhash();
+    let before = old.utxo_hash();
     let asked = Verify { level: 4, blocks: 0 };
     let found = tools::verify(&old.options(), asked, Watch::default()).unwrap();
     let [damage] = &found.damage.listed[..] else { panic!("{found:?}") };
@@ -109,14 +109,14 @@ fn what_no_other_output_tells_is_refused_before_anything_changes() {
         let words = [&["rev00000.dat", "the height of the coin "][..], &NAMED].concat();
         assert_contains(&message, &words);
     }
-    assert_eq!(old.muhash(), before);
+    assert_eq!(old.utxo_hash(), before);
     // The command that is named helps.
     assert_ends(&apus(&old, &["reindex", "--index", "--assumevalid=0"]), 0, &[]);
     assert_eq!(old.undo(), place.undo());
     rewind(&old, 100, 450 << 20).unwrap();
     let new = place.copy();
     rewind(&new, 100, 450 << 20).unwrap();
-    assert_eq!(old.muhash(), new.muhash());
+    assert_eq!(old.utxo_hash(), new.utxo_hash());
     assert_eq!(world.hash(100), old.stats(tools::UtxoHash::None).best_block);
 }
 
@@ -144,7 +144,7 @@ fn what_needs_heights_refuses_and_writes_nothing() {
     assert!(!refused.is_empty());
     assert!(refused.iter().all(|error| NAMED.iter().all(|word| error.contains(word))));
     drop(reader);
-    assert_eq!(old.muhash(), place.muhash());
+    assert_eq!(old.utxo_hash(), place.utxo_hash());
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn old_undo_data_is_as_good_as_none_for_a_swiftsync() {
     let error = refused.unwrap_err().to_string();
     assert_contains(&error, &[&["no undo data for block", "without --hints"][..], &NAMED].concat());
     new.sync(std::slice::from_ref(&source));
-    assert_eq!(new.muhash(), place.muhash());
+    assert_eq!(new.utxo_hash(), place.utxo_hash());
     // A proof takes a join, from files and from the directory itself.
     let old = old_from(OldUndo::LastOnly, 1);
     let from = source.to_str().unwrap();
@@ -245,5 +245,5 @@ fn old_undo_data_is_as_good_as_none_for_a_swiftsync() {
     };
     let error = sync::reindex(&options, Watch::default()).unwrap_err().to_string();
     assert!(NAMED.iter().all(|word| error.contains(word)), "{error}");
-    assert_eq!(old.muhash(), place.muhash());
+    assert_eq!(old.utxo_hash(), place.utxo_hash());
 }

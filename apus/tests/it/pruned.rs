@@ -129,7 +129,7 @@ fn files_above_the_target_go_while_blocks_are_connected() {
     let world = world();
     let place = world.place();
     sync_with(&place, &options(&place, None), &world.blocks);
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     let all = files(&place).len();
     let used = Prune::Target(u64::MAX);
     let used = sync::sync(&options(&place, Some(used)), &[], Watch::default());
@@ -142,7 +142,7 @@ fn files_above_the_target_go_while_blocks_are_connected() {
         let summary =
             sync_with(&place, &options(&place, Some(Prune::Target(target))), &world.blocks);
         assert_eq!(summary.best_block, world.tip());
-        assert_eq!(place.muhash(), coins);
+        assert_eq!(place.utxo_hash(), coins);
         let pruned = summary.pruned.unwrap();
         let from = assert_holds_together(&place);
         assert_eq!(pruned.blocks_from, from);
@@ -326,7 +326,7 @@ fn power_may_fail_at_any_step_of_pruning() {
     let summary = run(&whole, &disk).unwrap();
     assert_eq!(summary.height as usize, fork + 6);
     let from = assert_holds_together(&whole);
-    let muhash = whole.muhash();
+    let utxo_hash = whole.utxo_hash();
     assert!(from > 300, "{from}");
     let mut cuts = 0;
     for power in power_cuts(1..=counter.steps(), 13) {
@@ -338,7 +338,7 @@ fn power_may_fail_at_any_step_of_pruning() {
         check_block_index(&place);
         let summary = run(&place, &Disk::new()).unwrap();
         assert_eq!(summary.height as usize, fork + 6, "{power:?}");
-        assert_eq!(place.muhash(), muhash, "{power:?}");
+        assert_eq!(place.utxo_hash(), utxo_hash, "{power:?}");
         assert_eq!(assert_holds_together(&place), from, "{power:?}");
         cuts += 1;
     }

@@ -87,7 +87,7 @@ fn assert_judged(place: &Place, height: u32) {
 #[test]
 fn marks_of_any_depth_are_checked_again() {
     let whole = synced();
-    let coins = whole.muhash();
+    let coins = whole.utxo_hash();
     for height in [200, 191, 57, 1] {
         let place = whole.copy();
         invalidate(&place, height);
@@ -100,7 +100,7 @@ fn marks_of_any_depth_are_checked_again() {
         let again = apus(&place, &["sync", "--connect=0", "--assumevalid=0", "--reconsider"]);
         let blocks = if height == 200 { "1 block" } else { "blocks" };
         assert_ends(&again, 0, &["Reconsidered", blocks, &format!("from height {height} on")]);
-        assert_eq!(place.muhash(), coins, "{height}");
+        assert_eq!(place.utxo_hash(), coins, "{height}");
         assert!(!has_marks(&place));
         assert_judged(&place, 200);
         // Nothing is left to be said.
@@ -113,13 +113,13 @@ fn marks_of_any_depth_are_checked_again() {
 #[test]
 fn a_mark_counts_for_what_builds_on_the_block() {
     let place = synced();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     tools::rewind(&place.options(), 119, Watch::default()).unwrap();
     mark(&place, |entry| entry.height == 120);
     let summary = place.sync(&[]);
     assert_eq!(summary.height, 119);
     let summary = reconsider_on(&Disk::new(), &place).unwrap();
-    assert_eq!((summary.height, place.muhash()), (200, coins));
+    assert_eq!((summary.height, place.utxo_hash()), (200, coins));
     assert_judged(&place, 200);
 }
 
@@ -127,12 +127,12 @@ fn a_mark_counts_for_what_builds_on_the_block() {
 #[test]
 fn a_marked_tip_is_believed_to_be_connected() {
     let place = synced();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     mark(&place, |entry| entry.height >= 190);
     let refused = place.try_sync(&[]).unwrap_err().to_string();
     assert!(refused.contains("is marked invalid"), "{refused}");
     let summary = reconsider_on(&Disk::new(), &place).unwrap();
-    assert_eq!((summary.height, place.muhash()), (200, coins));
+    assert_eq!((summary.height, place.utxo_hash()), (200, coins));
     assert_judged(&place, 200);
 }
 
@@ -141,7 +141,7 @@ fn a_longer_branch_that_was_marked_wins() {
     let fork = small_fork(5, 190, 15, 9);
     let place = synced();
     place.sync(&[place.write("fork", &with_genesis(fork)[191..])]);
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     tools::rewind(&place.options(), 190, Watch::default()).unwrap();
     let on_fork: Vec<_> = with_genesis(fork)[191..].iter().map(|block| hash_of(block)).collect();
     mark(&place, |entry| on_fork.contains(&entry.hash));
@@ -149,7 +149,7 @@ fn a_longer_branch_that_was_marked_wins() {
     let doubted = place.copy();
     let summary = reconsider_on(&Disk::new(), &place).unwrap();
     assert_eq!((summary.height, summary.best_block), (205, on_fork[14]));
-    assert_eq!(place.muhash(), coins);
+    assert_eq!(place.utxo_hash(), coins);
     assert_judged(&place, 205);
     // Core's engine stays on the shorter chain as long as the marks are there.
     assert_eq!(Judge::open(&doubted).unwrap().tip().0, 200);
@@ -167,11 +167,11 @@ fn what_is_invalid_is_refused_again() {
     assert_eq!(hash_of(&with_genesis(shorter)[199]), hash_of(&with_genesis(bad)[199]));
     let place = Place::new(Network::Regtest);
     place.sync_blocks("both", &blocks);
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     invalidate(&place, 200);
     let output = apus(&place, &["sync", "--connect=0", "--assumevalid=0", "--reconsider"]);
     let told = stderr(&output);
-    assert_eq!((place.muhash(), output.status.code()), (coins, Some(3)), "{told}");
+    assert_eq!((place.utxo_hash(), output.status.code()), (coins, Some(3)), "{told}");
     assert!(told.contains("bad-cb-amount"), "{told}");
     let (index, _) = place.blocks();
     let marked = index.entries.iter().filter(|entry| entry.record.status.is_failed()).count();
@@ -183,7 +183,7 @@ fn what_is_invalid_is_refused_again() {
 #[test]
 fn marked_headers_without_blocks_are_fetched() {
     let place = synced();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     let entries = place.blocks().0.entries;
     let some = Place::new(Network::Regtest);
     let blocks = with_genesis(small(5));
@@ -197,7 +197,7 @@ fn marked_headers_without_blocks_are_fetched() {
     IndexDb::open(&Disk::new(), &index_path(&some)).unwrap().correct(&headers, &[]).unwrap();
     assert_eq!(some.sync(std::slice::from_ref(&all)).height, 190);
     let summary = sync::sync(&reconsidering(&some), &[all], Watch::default()).unwrap();
-    assert_eq!((summary.height, some.muhash()), (200, coins));
+    assert_eq!((summary.height, some.utxo_hash()), (200, coins));
     assert!(!has_marks(&some));
     assert_judged(&some, 200);
 }
@@ -250,7 +250,7 @@ fn strangers(parent: &IndexEntry) -> Vec<(Vec<u8>, Vec<u8>, &'static str)> {
 #[test]
 fn entries_of_other_chains_are_left_out_by_name() {
     let whole = synced();
-    let coins = whole.muhash();
+    let coins = whole.utxo_hash();
     let tip = *whole.blocks().0.entries.iter().find(|entry| entry.height == 200).unwrap();
     let all = strangers(&tip);
     for (key, value, words) in &all {
@@ -264,7 +264,7 @@ fn entries_of_other_chains_are_left_out_by_name() {
         let output = apus(&place, &["sync", "--connect=0", "--reconsider"]);
         assert_ends(&output, 0, &["Warning: removed 1 entry of the block index", words]);
         assert_ends(&apus(&place, &["sync", "--connect=0"]), 0, &[]);
-        assert_eq!(place.muhash(), coins);
+        assert_eq!(place.utxo_hash(), coins);
         assert_judged(&place, 200);
     }
     // All at once, with marks, and with records that Core does not read.
@@ -278,7 +278,7 @@ fn entries_of_other_chains_are_left_out_by_name() {
     let output = apus(&place, &["sync", "--connect=0", "--reconsider"]);
     let words = ["51 blocks from height 150", "removed 2 entries", "2 records", "the first: 01"];
     assert_ends(&output, 0, &words);
-    assert_eq!(place.muhash(), coins);
+    assert_eq!(place.utxo_hash(), coins);
     assert_judged(&place, 200);
 }
 
@@ -287,7 +287,7 @@ fn entries_of_other_chains_are_left_out_by_name() {
 #[test]
 fn a_set_of_another_chain_is_refused_and_built_again() {
     let place = synced();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     let tip = *place.blocks().0.entries.iter().find(|entry| entry.height == 200).unwrap();
     let before = *place.blocks().0.entries.iter().find(|entry| entry.height == 199).unwrap();
     // The set is at a block that Bitcoin does not have.
@@ -299,7 +299,7 @@ fn a_set_of_another_chain_is_refused_and_built_again() {
     assert_eq!(tree(&place.datadir()), files);
     let output = apus(&place, &["reindex", "--index", "--allow-shrink"]);
     assert_ends(&output, 3, &[]);
-    assert_eq!(place.muhash(), coins);
+    assert_eq!(place.utxo_hash(), coins);
     assert_judged(&place, 200);
 }
 
@@ -320,7 +320,7 @@ fn append_foreign_block(place: &Place) {
 #[test]
 fn a_power_failure_leaves_the_marks_or_none() {
     let place = synced();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     invalidate(&place, 190);
     let tip = *place.blocks().0.entries.iter().find(|entry| entry.height == 200).unwrap();
     for (key, value, _) in [&strangers(&tip)[0], &strangers(&tip)[6]] {
@@ -342,7 +342,7 @@ fn a_power_failure_leaves_the_marks_or_none() {
         assert!([(1, 202, 12), (0, 201, 0)].contains(&left), "{left:?}");
         let summary =
             if marked > 0 { reconsider_on(&Disk::new(), &cut).unwrap() } else { cut.sync(&[]) };
-        assert_eq!((summary.height, cut.muhash()), (200, coins.clone()));
+        assert_eq!((summary.height, cut.utxo_hash()), (200, coins.clone()));
     }
 }
 

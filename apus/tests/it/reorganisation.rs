@@ -15,7 +15,7 @@ fn alone(chain: &Chain) -> (String, u64) {
     let summary = place.sync(&[place.write("chain", &with_genesis(chain))]);
     assert_eq!(summary.height, chain.height());
     assert_eq!(summary.coins, Some(chain.totals().unspent));
-    place.muhash()
+    place.utxo_hash()
 }
 
 fn tip_of(chain: &Chain) -> apus_hash::Hash {
@@ -28,12 +28,12 @@ fn a_branch_with_more_work_wins_and_both_are_kept() {
     let fork = small_fork(5, 190, 15, 9);
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("main", &with_genesis(main))]);
-    let main_coins = place.muhash();
+    let main_coins = place.utxo_hash();
     let summary = place.sync(&[place.write("fork", &with_genesis(fork)[191..])]);
     assert_eq!((summary.height, summary.best_block), (205, tip_of(fork)));
     assert_eq!(summary.counts.blocks, 15);
     assert_eq!(summary.coins, Some(fork.totals().unspent));
-    assert_eq!(place.muhash(), alone(fork));
+    assert_eq!(place.utxo_hash(), alone(fork));
     assert_eq!(main_coins, alone(main));
 
     let judge = Judge::open(&place).expect("the engine opens the result");
@@ -49,7 +49,7 @@ fn a_hundred_blocks_are_taken_back() {
     place.sync(&[place.write("main", &with_genesis(main))]);
     let summary = place.sync(&[place.write("fork", &with_genesis(fork)[101..])]);
     assert_eq!((summary.height, summary.best_block), (201, tip_of(fork)));
-    assert_eq!(place.muhash(), alone(fork));
+    assert_eq!(place.utxo_hash(), alone(fork));
     // The branch that lost grows, and both the engine and Apus go back to it.
     let regrown = small_fork(5, 200, 5, 8);
     let back = with_genesis(regrown);
@@ -61,8 +61,8 @@ fn a_hundred_blocks_are_taken_back() {
     }
     let summary = place.sync(&[place.write("back", &back)]);
     assert_eq!((summary.height, summary.best_block), (205, tip_of(regrown)));
-    assert_eq!(place.muhash(), alone(regrown));
-    assert_eq!(theirs.muhash(), place.muhash());
+    assert_eq!(place.utxo_hash(), alone(regrown));
+    assert_eq!(theirs.utxo_hash(), place.utxo_hash());
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn an_invalid_block_in_the_better_branch_leaves_the_best_valid() {
     let sources = [place.write("main", &with_genesis(main)), place.write("fork", &blocks[181..])];
     let summary = place.sync(&sources);
     assert_eq!((summary.height, summary.best_block), (200, tip_of(main)));
-    assert_eq!(place.muhash(), alone(main));
+    assert_eq!(place.utxo_hash(), alone(main));
     let reasons: Vec<&str> = summary.refusals.iter().map(|r| r.reason.as_str()).collect();
     assert!(reasons[0].starts_with("bad-cb-amount"), "{reasons:?}");
     // The block is remembered as invalid, so the same blocks are refused again at once.
@@ -125,7 +125,7 @@ fn damaged_undo_data_stops_a_reorganisation_and_names_the_place() {
     let fork = small_fork(5, 190, 15, 9);
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("main", &with_genesis(main))]);
-    let before = place.muhash();
+    let before = place.utxo_hash();
     let rev = place.network_dir().join("blocks/rev00000.dat");
     let at = used_len(&rev).unwrap() as usize - 201;
     let flip = |bytes: &mut Vec<u8>| bytes[at] ^= 1;
@@ -133,7 +133,7 @@ fn damaged_undo_data_stops_a_reorganisation_and_names_the_place() {
     let error = place.try_sync(&[place.write("fork", &with_genesis(fork))]).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("rev00000.dat at byte") && text.contains("checksum"), "{text}");
-    assert_eq!(place.muhash(), before);
+    assert_eq!(place.utxo_hash(), before);
     change_file(&rev, flip);
     assert_eq!(place.sync(&[place.write("fork", &with_genesis(fork))]).height, 205);
     assert_eq!(place.stats(UtxoHash::None).height, 205);

@@ -27,7 +27,7 @@ fn set_at(world: &World, height: u32) -> (String, u64) {
     let place = world.place();
     let stop = Options { stop_at_height: Some(height), ..place.in_order() };
     sync_with(&place, &stop, &world.blocks);
-    place.muhash()
+    place.utxo_hash()
 }
 
 #[test]
@@ -35,12 +35,12 @@ fn the_set_is_that_of_the_height_and_goes_up_again() {
     let world = world();
     let place = world.in_order();
     let top = world.height();
-    let tip = place.muhash();
+    let tip = place.utxo_hash();
     for height in [top, top - 1, 120, 1, 0] {
         let summary = rewind(&place, height).unwrap();
         assert_eq!((summary.height, summary.interrupted), (height, false));
         assert_eq!(summary.best_block, world.hash(height));
-        assert_eq!(place.muhash(), set_at(&world, height), "{height}");
+        assert_eq!(place.utxo_hash(), set_at(&world, height), "{height}");
         let status = tools::status(&place.in_order()).unwrap();
         assert_eq!((status.height, status.headers, status.blocks_from), (height, top, 1));
     }
@@ -49,7 +49,7 @@ fn the_set_is_that_of_the_height_and_goes_up_again() {
     assert_eq!(Judge::open(&copy).expect("the engine opens it").tip(), (top, world.tip()));
     let again = sync::sync(&place.in_order(), &[], Watch::default()).unwrap();
     assert_eq!((again.height, again.counts.blocks), (top, u64::from(top)));
-    assert_eq!(place.muhash(), tip);
+    assert_eq!(place.utxo_hash(), tip);
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn what_cannot_be_undone_is_refused_before_anything_changes() {
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);
     let words = ["its undo data is not stored; `apus reindex` writes it", "the block is pruned"];
     for (place, words) in [swift, pruned].iter().zip(words) {
-        let before = place.muhash();
+        let before = place.utxo_hash();
         let error = rewind(place, 200).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
-        assert_eq!(place.muhash(), before);
+        assert_eq!(place.utxo_hash(), before);
         assert_eq!(rewind(place, world.height() - 250).unwrap().height, world.height() - 250);
     }
 }
@@ -89,7 +89,7 @@ fn power_may_fail_at_any_step_of_a_rewind() {
     let whole = base.copy();
     let (disk, counter) = counted();
     run(&whole, &disk).unwrap();
-    let expected = whole.muhash();
+    let expected = whole.utxo_hash();
     let mut cuts = 0;
     for power in power_cuts(1..=counter.steps(), 13) {
         let place = base.copy();
@@ -98,7 +98,7 @@ fn power_may_fail_at_any_step_of_a_rewind() {
         let height = place.stats(tools::UtxoHash::None).height;
         assert!((world.height() - 8..=world.height()).contains(&height), "{height}");
         run(&place, &Disk::new()).unwrap();
-        assert_eq!(place.muhash(), expected, "{power:?}");
+        assert_eq!(place.utxo_hash(), expected, "{power:?}");
         cuts += 1;
     }
     println!("{cuts} power cuts, of {} steps", counter.steps());

@@ -185,7 +185,7 @@ fn progress_of_one_engine_is_not_carried_on_by_another() {
         others.save_every = Duration::from_secs(100);
         let again = try_sync_with(&others, &sources).unwrap();
         assert_eq!((checked(again.scripts), again.scripts.fast), (all, 0), "{method:?}");
-        assert_eq!(place.muhash(), copy.muhash(), "{method:?}");
+        assert_eq!(place.utxo_hash(), copy.utxo_hash(), "{method:?}");
     }
 }
 

@@ -37,7 +37,7 @@ fn each_coin_is_read_from_the_tables_once_at_most() {
         let summary = sync::sync(&options, &[source], Watch::default()).unwrap();
         let totals = wide.totals();
         assert_eq!(summary.coins, Some(totals.unspent));
-        assert_eq!(place.muhash().1, totals.unspent);
+        assert_eq!(place.utxo_hash().1, totals.unspent);
         let spent = totals.inputs - totals.inputs_in_block;
         let read = summary.waits.looked_up;
         assert!(read > spent / 2, "{spends:?}: {read} coins read for {spent} spends");

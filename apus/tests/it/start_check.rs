@@ -35,7 +35,7 @@ fn damage_coin(place: &Place, world: &World, depth: u32) {
 fn a_sync_with_nothing_to_connect_finds_damaged_coins() {
     let world = world();
     let base = world.in_order();
-    let coins = base.muhash();
+    let coins = base.utxo_hash();
     let top = world.height();
     for damaged in [
         |place: &Place, world: &World| damage_coin(place, world, 2),
@@ -56,7 +56,7 @@ fn a_sync_with_nothing_to_connect_finds_damaged_coins() {
         assert_eq!(stdout(&output), "");
         // What builds the set anew does not check the old one.
         let built = place.try_reindex().unwrap();
-        assert_eq!((built.height, place.muhash()), (top, coins.clone()));
+        assert_eq!((built.height, place.utxo_hash()), (top, coins.clone()));
         assert_ends(&apus(&place, &["sync", "--connect=0"]), 0, &[]);
     }
 }
@@ -92,7 +92,7 @@ fn the_options_of_core_say_how_much_is_checked() {
     let world = world();
     let place = world.in_order();
     let sync = |args: &[&str]| apus(&place, &[&["sync", "--connect=0"][..], args].concat());
-    let before = place.muhash();
+    let before = place.utxo_hash();
     for level in ["0", "1", "2", "3", "4"] {
         let output = sync(&[&format!("-checklevel={level}"), "-checkblocks=0", "--json"]);
         assert_ends(&output, 0, &[]);
@@ -102,7 +102,7 @@ fn the_options_of_core_say_how_much_is_checked() {
         assert_eq!(json["height"], world.height());
         assert_eq!(json["coins"], before.1);
     }
-    assert_eq!(place.muhash(), before);
+    assert_eq!(place.utxo_hash(), before);
     damage_coin(&place, &world, 8);
     for (args, code) in [
         (&[][..], 0),
@@ -131,7 +131,7 @@ fn the_options_of_core_say_how_much_is_checked() {
     // A rebuild checks every block anyway.
     assert_ends(&apus(&place, &["reindex", "-checkblocks=1"]), 2, &["--checkblocks"]);
     assert_ends(&apus(&place, &["reindex"]), 0, &[]);
-    assert_eq!(place.muhash(), before);
+    assert_eq!(place.utxo_hash(), before);
 }
 
 /// What these commands change cannot be repaired afterwards.
@@ -165,7 +165,7 @@ fn a_pruned_directory_names_what_repairs_it() {
 fn a_damaged_block_is_replaced_where_others_have_it() {
     let world = world();
     let place = world.in_order();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     let path = damage(&place, &world, Kind::Block, world.height() - 4, &mut Rng::new(21, 0));
     let source = |name: &str, blocks: &[Vec<u8>]| vec![place.write(name, blocks)];
     let poor = source("poor", &world.blocks[..100]);
@@ -175,7 +175,7 @@ fn a_damaged_block_is_replaced_where_others_have_it() {
     let summary = place.sync(&source("good", &world.blocks));
     let reasons: Vec<&str> = summary.repaired.iter().map(|r| r.reason.as_str()).collect();
     assert!(reasons.len() == 1 && reasons[0].contains("was replaced by"), "{reasons:?}");
-    assert_eq!((summary.height, place.muhash()), (world.height(), coins));
+    assert_eq!((summary.height, place.utxo_hash()), (world.height(), coins));
     // What was damaged below it as well is found once the block is there.
     damage(&place, &world, Kind::Block, world.height() - 3, &mut Rng::new(22, 0));
     damage_coin(&place, &world, 4);

@@ -73,7 +73,7 @@ struct Held {
 
 impl Held {
     fn by(place: &Place) -> Self {
-        Self { coins: place.muhash(), index: place.index(), undo: place.undo() }
+        Self { coins: place.utxo_hash(), index: place.index(), undo: place.undo() }
     }
 }
 

@@ -96,10 +96,10 @@ fn the_engine_opens_verifies_and_extends_the_result() {
             assert_eq!(judge.process(&VARIED.next), VARIED.next.len());
             assert_eq!(judge.tip().1, hash_of(VARIED.next.last().unwrap()));
         }
-        let extended = place.muhash();
+        let extended = place.utxo_hash();
         let whole = Place::new(Network::Regtest);
         whole.sync(&[whole.write("blocks", VARIED.blocks.iter().chain(&VARIED.next))]);
-        assert_eq!(extended, whole.muhash());
+        assert_eq!(extended, whole.utxo_hash());
     }
 }
 

@@ -69,7 +69,7 @@ pub fn assert_same_bytes(ours: &Blocks, theirs: &Blocks) -> (usize, usize) {
 /// Compares the UTXO sets by both hashes and by all counts. Returns the `hash_serialized_3` and the
 /// number of coins.
 pub fn assert_same_coins(ours: &Place, theirs: &Place) -> (Hash, u64) {
-    assert_eq!(ours.muhash(), theirs.muhash());
+    assert_eq!(ours.utxo_hash(), theirs.utxo_hash());
     let [our, their] = [ours, theirs].map(|place| place.stats(UtxoHash::HashSerialized3));
     assert_eq!((our.height, our.best_block), (their.height, their.best_block));
     assert_eq!((our.txouts, our.total_amount), (their.txouts, their.total_amount));

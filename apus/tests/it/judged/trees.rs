@@ -25,8 +25,8 @@ fn random_trees_end_where_the_engine_ends() {
         let fresh = Place::new(Chain::Regtest);
         let summary = fresh.sync_blocks("all", &blocks);
         assert_eq!((summary.height, summary.best_block), judge.tip(), "seed {seed}");
-        assert_eq!(place.muhash(), fresh.muhash(), "seed {seed}");
-        assert_eq!(fresh.muhash().1, u64::from(summary.height), "seed {seed}");
+        assert_eq!(place.utxo_hash(), fresh.utxo_hash(), "seed {seed}");
+        assert_eq!(fresh.utxo_hash().1, u64::from(summary.height), "seed {seed}");
         for place in [place, fresh] {
             let opened = Judge::open(&place).expect("the engine opens the directory");
             assert_eq!(opened.tip(), judge.tip(), "seed {seed}");

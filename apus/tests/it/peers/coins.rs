@@ -405,5 +405,5 @@ fn hints_found_wrong_before_coins_are_looked_up_are_named() {
         &spent,
     ];
     assert_ends(&apus.output().unwrap(), 0, &named);
-    assert_eq!(place.muhash(), world().in_order().muhash());
+    assert_eq!(place.utxo_hash(), world().in_order().utxo_hash());
 }

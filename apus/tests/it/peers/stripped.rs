@@ -125,9 +125,9 @@ fn options(place: &Place, witness: bool, servers: &[&Server]) -> Options {
 /// Panics unless the directory is as it should be, and no block in it lacks its witnesses.
 #[track_caller]
 fn assert_right(place: &Place, summary: &Summary) {
-    static RIGHT: LazyLock<(String, u64)> = LazyLock::new(|| world().in_order().muhash());
+    static RIGHT: LazyLock<(String, u64)> = LazyLock::new(|| world().in_order().utxo_hash());
     assert_eq!(summary.best_block, world().tip());
-    assert_eq!(place.muhash(), *RIGHT);
+    assert_eq!(place.utxo_hash(), *RIGHT);
     assert_eq!(assert_holds_together(place), stored_from());
     let options = DataDirOptions { read_only: true, prune: true, ..DataDirOptions::default() };
     let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();

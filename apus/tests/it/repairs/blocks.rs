@@ -40,7 +40,7 @@ impl Synced {
         let place = Place::new(Chain::Regtest);
         let good = place.write("good", &blocks);
         place.sync(std::slice::from_ref(&good));
-        let set = place.muhash();
+        let set = place.utxo_hash();
         Self { place, blocks, good, set }
     }
 
@@ -79,7 +79,7 @@ impl Synced {
 
     /// Panics unless everything is as before the damage, for Bitcoin Core's engine too.
     fn assert_whole(&self) {
-        assert_eq!(self.place.muhash(), self.set);
+        assert_eq!(self.place.utxo_hash(), self.set);
         let judge = Judge::open(&self.place).expect("the engine opens the result");
         assert_eq!(judge.tip().0 as usize, self.blocks.len() - 1);
         judge.read_everything();
@@ -243,7 +243,7 @@ fn a_flipped_bit_condemns_no_block_of_a_signet() {
     place.network.signet_challenge = Some(vec![0x51]);
     let good = place.write("good", &blocks);
     place.sync(std::slice::from_ref(&good));
-    let synced = Synced { set: place.muhash(), place, blocks, good };
+    let synced = Synced { set: place.utxo_hash(), place, blocks, good };
     let commitment = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
     for method in [Method::InOrder, Method::Join] {
         // The file is obfuscated, which moves no byte.
@@ -258,7 +258,7 @@ fn a_flipped_bit_condemns_no_block_of_a_signet() {
         assert_contains(&error, &["at height 5", "damaged", "bad-signet-blksig"]);
         let summary = sync(std::slice::from_ref(&synced.good)).unwrap();
         assert_eq!((summary.height, replaced(&summary).len()), (10, 1), "{method:?}");
-        assert_eq!(synced.place.muhash(), synced.set);
+        assert_eq!(synced.place.utxo_hash(), synced.set);
     }
 }
 
@@ -269,7 +269,7 @@ fn a_reindex_names_the_damage_and_goes_on_after_a_repair() {
     synced.damage(170, |bytes, at| bytes[at + 100] ^= 1);
     let error = synced.place.try_reindex().expect_err("a block is damaged");
     assert_contains(&error, &["blk00000.dat at byte", "at height 120", "`apus sync --from`"]);
-    assert_eq!(synced.place.muhash(), synced.set, "the old coins are as they were");
+    assert_eq!(synced.place.utxo_hash(), synced.set, "the old coins are as they were");
     // Without a good copy nothing changes.
     let poor = synced.place.write("poor", &synced.blocks[..100]);
     let summary = synced.place.sync(&[poor]);
@@ -340,7 +340,7 @@ fn a_damaged_block_is_replaced_before_it_is_disconnected() {
     assert_contains(&error, &["blk00000.dat at byte", "at height 199", "`apus sync --from`"]);
     let summary = synced.place.sync(&[fork, synced.good.clone()]);
     assert_eq!((summary.height, replaced(&summary).len()), (210, 1));
-    assert_eq!(synced.place.muhash(), alone.muhash());
+    assert_eq!(synced.place.utxo_hash(), alone.utxo_hash());
     Judge::open(&synced.place).expect("the engine opens the result").read_everything();
 }
 
@@ -419,7 +419,7 @@ fn a_power_cut_while_blocks_are_replaced_loses_nothing() {
         let summary = place.try_reindex();
         let summary = summary.unwrap_or_else(|error| panic!("{power:?}: {error}"));
         assert_eq!(summary.height as usize, synced.blocks.len() - 1, "{power:?}");
-        assert_eq!(place.muhash(), synced.set, "{power:?}");
+        assert_eq!(place.utxo_hash(), synced.set, "{power:?}");
         if power.cut_at() % 12 == 1 {
             Judge::open(&place).expect("the engine opens the result").read_everything();
         }

@@ -63,7 +63,7 @@ fn comparable(place: &Place) -> (Vec<IndexEntry>, Vec<FileInfo>) {
 
 /// Panics unless the engine opens the directory and reads every block and its undo data.
 fn assert_whole(place: &Place, summary: &Summary, coins: &(String, u64)) {
-    assert_eq!(&place.muhash(), coins);
+    assert_eq!(&place.utxo_hash(), coins);
     let judge = Judge::open(place).expect("the engine opens the result");
     assert_eq!(judge.tip(), (summary.height, summary.best_block));
     judge.read_everything();
@@ -72,7 +72,7 @@ fn assert_whole(place: &Place, summary: &Summary, coins: &(String, u64)) {
 #[test]
 fn the_index_is_the_one_that_a_sync_has_written() {
     let place = with_branches();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     let before = comparable(&place);
     let summary = reindex_files(&place, &Disk::new()).unwrap();
     assert!(summary.refusals.is_empty(), "{:?}", summary.refusals);
@@ -93,7 +93,7 @@ fn the_index_is_the_one_that_a_sync_has_written() {
 #[test]
 fn a_lost_or_damaged_index_comes_back() {
     let whole = with_branches();
-    let coins = whole.muhash();
+    let coins = whole.utxo_hash();
     let before = comparable(&whole);
     let kinds: [(&str, Damage); 7] = [
         ("missing", |dir| std::fs::remove_dir_all(dir).unwrap()),
@@ -175,13 +175,13 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
 fn a_lost_key_is_found_again() {
     let whole = Place::new(Network::Regtest);
     whole.sync(&[whole.write("main", &with_genesis(small(5)))]);
-    let coins = whole.muhash();
+    let coins = whole.utxo_hash();
     let key = |place: &Place| place.network_dir().join("blocks/xor.dat");
     let original = std::fs::read(key(&whole)).unwrap();
     assert_ne!(original, [0; 8]);
     let place = whole.copy();
     std::fs::remove_file(key(&place)).unwrap();
-    assert_eq!(place.muhash(), coins);
+    assert_eq!(place.utxo_hash(), coins);
     let status = apus(&place, &["status"]);
     assert_ends(&status, 0, &["xor.dat is missing", "`apus sync` restores it"]);
     assert!(!key(&place).exists(), "reading writes nothing");
@@ -194,7 +194,7 @@ fn a_lost_key_is_found_again() {
         };
         assert_eq!(restored.unwrap().height, 200);
         assert_eq!(std::fs::read(key(&place)).unwrap(), original);
-        assert_eq!(place.muhash(), coins);
+        assert_eq!(place.utxo_hash(), coins);
     }
     // The files are a source too, whatever lies next to them.
     for wrong in [None, Some([0; 8]), Some([9; 8])] {
@@ -224,7 +224,7 @@ fn any_order_and_junk_in_the_files_does_no_harm() {
     let reference = Place::new(Network::Regtest);
     let coins = {
         reference.sync(&[reference.write("main", &chain)]);
-        reference.muhash()
+        reference.utxo_hash()
     };
     let mut damaged = chain[100].clone();
     let last = damaged.len() - 1;
@@ -272,7 +272,7 @@ fn interrupted_it_changes_nothing_or_carries_on() {
     let place = Place::new(Network::Regtest);
     let chain = Chain::new(Spec { empty_blocks_after: 300, ..Spec::small(5) });
     let synced = place.sync(&[place.write("main", &with_genesis(&chain))]);
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     let before = tree(&place.datadir());
     let stop = AtomicBool::new(false);
     let observer = StopWhen(&stop, |progress: &Progress| progress.phase == Phase::Headers);
@@ -286,7 +286,7 @@ fn interrupted_it_changes_nothing_or_carries_on() {
     });
     let begun = sync::reindex_files(&place.options(), Watch::new(&observer, &stop)).unwrap();
     assert!(begun.interrupted && begun.height >= 20 && begun.height < synced.height);
-    assert_eq!(place.muhash(), coins, "the old coins are still there");
+    assert_eq!(place.utxo_hash(), coins, "the old coins are still there");
     let rest = reindex_files(&place, &Disk::new()).unwrap();
     assert_eq!(rest.counts.blocks, u64::from(synced.height - begun.height), "it carried on");
     assert_whole(&place, &rest, &coins);
@@ -302,7 +302,7 @@ fn interrupted_it_changes_nothing_or_carries_on() {
 #[test]
 fn what_core_has_left_half_done_is_done() {
     let place = with_branches();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     IndexDb::open(&Disk::new(), &index_of(&place)).unwrap().write_reindexing(true).unwrap();
     assert_contains(&place.try_sync(&[]).unwrap_err(), &["`apus reindex --index`"]);
     let summary = reindex_files(&place, &Disk::new()).unwrap();
@@ -323,7 +323,7 @@ fn cut_from(first: u64, before: &Place, expected: &Summary, coins: &(String, u64
         let summary = reindex_files(&place, &Disk::new());
         let summary = summary.unwrap_or_else(|error| panic!("{power:?}: {error}"));
         assert_eq!(summary.best_block, expected.best_block, "{power:?}");
-        assert_eq!(&place.muhash(), coins, "{power:?}");
+        assert_eq!(&place.utxo_hash(), coins, "{power:?}");
         if power.cut_at() % 4 == 0 {
             assert_whole(&place, &summary, coins);
         }
@@ -336,7 +336,7 @@ fn power_may_fail_at_any_step() {
     let place = Place::new(Network::Regtest);
     let summary = place.sync(&[place.write("chain", &chain)]);
     place.shrink();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     cut_from(1, &place, &summary, &coins);
     cut_from(4, &place, &summary, &coins);
     // A damaged index, which is removed before the new one is written.

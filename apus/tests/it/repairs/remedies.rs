@@ -40,7 +40,7 @@ fn messages(place: &Place) -> [String; 2] {
 fn damaged_tables_name_the_command_that_rebuilds_them() {
     let whole = Place::new(Network::Regtest);
     whole.sync(&[whole.write("chain", &with_genesis(small(5)))]);
-    let coins = whole.muhash();
+    let coins = whole.utxo_hash();
     let kinds: [(&str, Damage); 5] = [
         ("a flipped table", |dir| flip_all(&first_table(dir))),
         ("a missing table", |dir| std::fs::remove_file(first_table(dir)).unwrap()),
@@ -55,7 +55,7 @@ fn damaged_tables_name_the_command_that_rebuilds_them() {
         assert!(read.contains("`apus reindex` "), "{kind}: {read}");
         let repaired = place.try_reindex();
         assert!(repaired.is_ok(), "{kind}: {repaired:?}");
-        assert_eq!(place.muhash(), coins, "{kind}");
+        assert_eq!(place.utxo_hash(), coins, "{kind}");
     }
 }
 
@@ -101,7 +101,7 @@ fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
     assert!(refused.contains(&best) && refused.contains(", at about height 200,"), "{refused}");
     let options = node::Options { allow_shrink: true, ..place.options() };
     let built = sync::reindex(&options, Watch::default()).unwrap();
-    assert_eq!((built.height, place.muhash()), (150, old.muhash()));
+    assert_eq!((built.height, place.utxo_hash()), (150, old.utxo_hash()));
 }
 
 /// No command is named where the system refuses access, or where another process uses the

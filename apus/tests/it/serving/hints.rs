@@ -29,7 +29,7 @@ fn a_sync_takes_its_hints_from_the_server_that_has_its_blocks() {
     let place = world().place();
     let synced = sync(&place, &server, &["--hints=peer", &sha256, &assumevalid]);
     assert_ends(&synced, 0, &[]);
-    assert_eq!(place.muhash(), served.muhash());
+    assert_eq!(place.utxo_hash(), served.utxo_hash());
     let kept = place.network_dir().join("hints").join(format!("{digest}.hints"));
     assert_eq!(std::fs::read(kept).unwrap(), std::fs::read(&hints).unwrap());
     // Another file is not taken, and nothing else happens.

@@ -200,7 +200,7 @@ fn power_may_fail_at_any_step_of_giving_the_second_set_up() {
         let again = again.unwrap_or_else(|error| panic!("{power:?}: {error}"));
         assert_eq!(again.height, 302, "{power:?}");
         assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists(), "{power:?}");
-        assert_eq!(place.muhash(), whole.muhash(), "{power:?}");
+        assert_eq!(place.utxo_hash(), whole.utxo_hash(), "{power:?}");
     }
     println!("{marked} with the second set, {given_up} while it was removed");
     assert!(marked > 10 && given_up > 0);

@@ -171,7 +171,7 @@ fn it_is_loaded_before_peers_bring_the_blocks_and_once() {
         let left = (more == 0).then_some((listed.world.tip(), Some(top)));
         assert_eq!(found(&place), (top, left));
         synced.sync_blocks("all", &[listed.world.blocks.clone(), listed.more(more)].concat());
-        assert_eq!(place.muhash(), synced.muhash());
+        assert_eq!(place.utxo_hash(), synced.utxo_hash());
         assert_core_opens_at(&place, top);
     }
 }
@@ -284,7 +284,7 @@ fn it_is_loaded_next_to_a_set_that_another_will_replace() {
     assert_eq!((summary.unwrap().height, told.count(LOADED)), (302, 0));
     assert_eq!(found(&place), (302, None));
     synced.sync(&[synced.write("more", &listed.more(3))]);
-    assert_eq!(place.muhash(), synced.muhash());
+    assert_eq!(place.utxo_hash(), synced.utxo_hash());
 }
 
 /// The index on disk does not name the base block before the end, which comes first here.

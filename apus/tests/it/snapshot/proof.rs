@@ -163,7 +163,7 @@ fn interrupted_it_carries_on_with_the_same_snapshot_alone() {
     }
     let summary = sync::sync(&options, &sources, Watch::default()).unwrap();
     assert_eq!(summary.best_block, world.tip());
-    assert_eq!(place.muhash(), directory.muhash());
+    assert_eq!(place.utxo_hash(), directory.utxo_hash());
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn the_program_proves_syncs_and_names() {
     // And a sync, in which a wrong one is refused.
     let sync = ["sync", "--snapshot", &file, "--from", &source, "--assumevalid=0"];
     assert_ends(&apus(&nowhere, &sync), 0, &[]);
-    assert_eq!(nowhere.muhash(), place.muhash());
+    assert_eq!(nowhere.utxo_hash(), place.utxo_hash());
     snapshot.coins[7].1.amount += 1;
     std::fs::write(&path, snapshot.to_bytes()).unwrap();
     let outpoint = snapshot.coins[7].0.to_string();

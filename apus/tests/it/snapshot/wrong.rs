@@ -147,7 +147,7 @@ fn assert_due(what: &str, error: &SyncError, due: &Due) {
 #[test]
 fn every_fault_is_found_and_the_coins_are_named() {
     let (world, place, right) = &*RIGHT;
-    let before = place.muhash();
+    let before = place.utxo_hash();
     let path = place.root().join("wrong.dat");
     for (what, fault, due) in FAULTS {
         let mut wrong = right.clone();
@@ -160,7 +160,7 @@ fn every_fault_is_found_and_the_coins_are_named() {
             assert_due(what, &result.expect_err(what), due);
         }
     }
-    assert_eq!(place.muhash(), before);
+    assert_eq!(place.utxo_hash(), before);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_sync_with_any_fault_commits_nothing_and_carries_on_without() {
         std::fs::write(&path, right.to_bytes()).unwrap();
         let summary = sync::sync(&options, &sources, Watch::default()).unwrap();
         assert_eq!(summary.best_block, world.tip());
-        assert_eq!(place.muhash(), RIGHT.1.muhash());
+        assert_eq!(place.utxo_hash(), RIGHT.1.utxo_hash());
     }
 }
 

@@ -192,9 +192,19 @@ impl Place {
         IndexDb::open(&Disk::new(), &path).unwrap().write_pruned().unwrap();
     }
 
-    /// Returns the order-independent hash of the UTXO set, and the number of coins.
+    /// Returns `hash_serialized_3` of the UTXO set, and the number of coins. It is much quicker than
+    /// a MuHash.
+    pub fn utxo_hash(&self) -> (String, u64) {
+        self.hash_and_count(UtxoHash::HashSerialized3)
+    }
+
+    /// Returns the MuHash of the UTXO set, and the number of coins.
     pub fn muhash(&self) -> (String, u64) {
-        let stats = self.stats(UtxoHash::MuHash);
+        self.hash_and_count(UtxoHash::MuHash)
+    }
+
+    fn hash_and_count(&self, hash: UtxoHash) -> (String, u64) {
+        let stats = self.stats(hash);
         (stats.hash.unwrap().1.to_string(), stats.txouts)
     }
 }

@@ -35,7 +35,7 @@ fn failed_blocks(place: &Place) -> usize {
 /// Runs SwiftSync with hints for `world` while `other` comes first; `best` is the chain at which a
 /// sync in order ends. The engine then opens the directory.
 fn check(world: &World, other: &World, best: &World, failed: usize, what: &str) {
-    let right = best.in_order().muhash();
+    let right = best.in_order().utxo_hash();
     for mode in MODES {
         for with_undo in WITH_UNDO {
             let what = format!("{what}, {mode:?}, undo data of the other: {with_undo}");
@@ -47,7 +47,7 @@ fn check(world: &World, other: &World, best: &World, failed: usize, what: &str) 
             let summary = summary.unwrap_or_else(|error| panic!("{what}: {error}"));
             let tip = (summary.height, summary.best_block);
             assert_eq!(tip, (best.height(), best.tip()), "{what}");
-            assert_eq!(place.muhash(), right, "{what}");
+            assert_eq!(place.utxo_hash(), right, "{what}");
             assert_eq!(failed_blocks(&place), failed, "{what}: blocks marked invalid");
             assert!(!place.swift_dir().exists(), "{what}");
             let judge = Judge::open(&place).expect("the engine opens it");
@@ -151,7 +151,7 @@ fn only_when_all_branches_are_tried_the_hints_are_blamed() {
     // Hints that no branch agrees with are corrected for one whose blocks they fit.
     let summary = world.try_swift(&place, Mode::Full, &by_one, &sources).unwrap();
     assert_eq!(summary.best_block, world.tip());
-    assert_eq!(place.muhash(), world.in_order().muhash());
+    assert_eq!(place.utxo_hash(), world.in_order().utxo_hash());
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn interrupted_it_carries_on_with_the_branch_that_it_was_at() {
     let chain = small_chain(176, 40, 5_000);
     let world = World::of(&chain);
     let other = World::of(&chain.fork(chain.height() - 5, 5, 1));
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     // The run may end before it notices the request.
     let interrupted = (0..30).find_map(|_| {
         let place = world.place();
@@ -181,5 +181,5 @@ fn interrupted_it_carries_on_with_the_branch_that_it_was_at() {
     let summary = rest.run(&options, &sources).unwrap();
     assert_eq!(rest.branches(), 1, "the first branch is not tried again");
     assert_eq!((summary.best_block, summary.saved), (world.tip(), None));
-    assert_eq!(place.muhash(), right);
+    assert_eq!(place.utxo_hash(), right);
 }

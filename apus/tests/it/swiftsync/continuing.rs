@@ -30,7 +30,7 @@ fn in_order_up_to(world: &World, height: u32) -> Place {
 
 /// Panics unless the tip, the coins, and the undo data of the last blocks are right.
 fn assert_whole(world: &World, place: &Place, right: &Place, what: &str) {
-    assert_eq!(place.muhash(), right.muhash(), "{what}");
+    assert_eq!(place.utxo_hash(), right.utxo_hash(), "{what}");
     let ours = place.undo();
     let theirs = right.undo();
     for height in world.height().saturating_sub(287).max(1)..=world.height() {
@@ -65,14 +65,14 @@ fn in_order_carries_on_above_the_hints() {
         let mut options = world.options(&place, mode, &hints);
         options.stop_at_height = Some(tip - 20);
         assert_eq!(try_sync_with(&options, &sources).unwrap().height, tip - 20);
-        assert_eq!(place.muhash(), in_order_up_to(&world, tip - 20).muhash());
+        assert_eq!(place.utxo_hash(), in_order_up_to(&world, tip - 20).utxo_hash());
         assert_eq!(place.sync(&sources).height, tip);
         assert_whole(&world, &place, &right, "later");
     }
 }
 
 fn coins_of(chain: &Chain) -> (String, u64) {
-    World::of(chain).in_order().muhash()
+    World::of(chain).in_order().utxo_hash()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_better_branch_below_the_hints_wins_afterwards() {
     let chain = small_chain(72, 345, 1_500);
     let world = World::of(&chain);
     let tip = world.height();
-    let main = world.in_order().muhash();
+    let main = world.in_order().utxo_hash();
     for mode in MODES {
         let base = world.swift(mode, tip);
         // Any directory of Apus can disconnect 288 blocks, whichever way it was synced.
@@ -90,7 +90,7 @@ fn a_better_branch_below_the_hints_wins_afterwards() {
             let branch = with_genesis(&fork).split_off((tip - depth) as usize + 1);
             let summary = place.sync(&[place.write("branch", &branch)]);
             assert_eq!(summary.height, tip + 1, "{mode:?}, {depth} blocks");
-            assert_eq!(place.muhash(), coins_of(&fork), "{mode:?}, {depth} blocks");
+            assert_eq!(place.utxo_hash(), coins_of(&fork), "{mode:?}, {depth} blocks");
             let judge = Judge::open(&place).expect("the engine opens it");
             assert_eq!(judge.tip(), (tip + 1, summary.best_block));
         }
@@ -101,12 +101,12 @@ fn a_better_branch_below_the_hints_wins_afterwards() {
     let branch = with_genesis(&fork).split_off((tip - 289) as usize + 1);
     let place = world.swift(Mode::Full, tip);
     assert_eq!(place.sync(&[place.write("branch", &branch)]).height, tip + 1);
-    assert_eq!(place.muhash(), coins_of(&fork));
+    assert_eq!(place.utxo_hash(), coins_of(&fork));
     let place = world.swift(Mode::AssumeValid, tip);
     let error = place.try_sync(&[place.write("branch", &branch)]).unwrap_err();
     assert_eq!(Blame::of(&error), Blame::Disk, "{error}");
     assert!(error.to_string().contains("undo data"), "{error}");
-    assert_eq!(place.muhash(), main, "the coins stay");
+    assert_eq!(place.utxo_hash(), main, "the coins stay");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_engine_takes_back_blocks_of_a_swiftsync() {
             judge.process(&with_genesis(&fork)[1..]);
             assert_eq!(judge.tip().0, world.height() + 1);
         }
-        assert_eq!(place.muhash(), coins_of(&fork), "{mode:?}");
+        assert_eq!(place.utxo_hash(), coins_of(&fork), "{mode:?}");
     }
 }
 
@@ -146,7 +146,7 @@ fn what_is_synced_is_built_anew_only_below_the_hints() {
         }
         // Wrong hints do not change what was synced before.
         let place = in_order_up_to(&world, 130);
-        let before = place.muhash();
+        let before = place.utxo_hash();
         let mut wrong = world.model.hints(tip, apus_swiftsync::Numbering::Spendable);
         let (unspent, outputs) = wrong.last_mut().unwrap();
         unspent.push(*outputs);
@@ -272,7 +272,7 @@ fn a_reindex_does_not_build_on_a_swiftsync_of_outpoints_alone() {
 #[test]
 fn assumevalid_may_name_a_block_above_the_hints() {
     let world = World::of(&small_chain(78, 30, 4_000));
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     for (assumed, hinted) in [(world.height(), 120), (130, 130), (130, 111)] {
         let place = world.place();
         let hints = world.write_hints(&place, hinted);
@@ -280,7 +280,7 @@ fn assumevalid_may_name_a_block_above_the_hints() {
         let mut options = world.options(&place, Mode::AssumeValid, &hints);
         options.assumevalid = AssumeValid::Block(world.hash(assumed));
         assert_eq!(try_sync_with(&options, &sources).unwrap().best_block, world.tip());
-        assert_eq!(place.muhash(), right);
+        assert_eq!(place.utxo_hash(), right);
     }
 }
 

@@ -55,7 +55,7 @@ impl Interrupted {
         let stop = AtomicBool::new(false);
         let summary = sync::sync(&self.options, &self.sources, Watch::new(&told, &stop)).unwrap();
         assert_eq!(summary.best_block, self.world.tip());
-        assert_eq!(self.place.muhash(), self.world.in_order().muhash());
+        assert_eq!(self.place.utxo_hash(), self.world.in_order().utxo_hash());
         assert!(!self.place.swift_dir().exists());
         told
     }

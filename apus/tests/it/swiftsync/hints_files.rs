@@ -93,7 +93,7 @@ fn hints_of_generated_chains_are_those_of_the_crate() {
 #[test]
 fn files_of_every_format_and_bit_order_are_taken() {
     let world = World::of(&small_chain(34, 40, 5_000));
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     let hints = world.model.hints(world.height(), Numbering::Spendable);
     let [lsb, msb] = by_the_crate(&hints);
     assert_ne!(lsb, msb);
@@ -113,7 +113,7 @@ fn files_of_every_format_and_bit_order_are_taken() {
             let sources = world.sources(&place, mode, &world.shuffled(5));
             let summary = world.try_swift(&place, mode, &file, &sources).unwrap();
             assert_eq!(summary.best_block, world.tip(), "{name}, {mode:?}");
-            assert_eq!(place.muhash(), right, "{name}, {mode:?}");
+            assert_eq!(place.utxo_hash(), right, "{name}, {mode:?}");
         }
     }
 }

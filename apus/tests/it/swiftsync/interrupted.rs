@@ -110,7 +110,7 @@ fn run(
 #[test]
 fn asked_to_stop_it_carries_on_without_doing_a_block_twice() {
     let world = World::of(&small_chain(81, 60, 5_000));
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     let all_bytes: usize = world.blocks[1..].iter().map(Vec::len).sum();
     let mut rng = Rng::new(81, 1);
     for mode in MODES {
@@ -138,7 +138,7 @@ fn asked_to_stop_it_carries_on_without_doing_a_block_twice() {
             }
             // Blocks in progress at the request are in no report.
             assert!(bytes_done <= all_bytes as u64, "{mode:?}: a block was done twice");
-            assert_eq!(place.muhash(), right, "{mode:?}");
+            assert_eq!(place.utxo_hash(), right, "{mode:?}");
             assert!(!place.swift_dir().exists(), "{mode:?}: the salt is gone");
             let judge = Judge::open(&place).expect("the engine opens it");
             assert_eq!(judge.tip(), (world.height(), world.tip()));
@@ -152,7 +152,7 @@ fn asked_to_stop_it_carries_on_without_doing_a_block_twice() {
 #[test]
 fn what_was_saved_serves_the_same_work_and_no_other() {
     let world = World::of(&small_chain(82, 40, 5_000));
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     let all_bytes = world.blocks[1..].iter().map(|block| block.len() as u64).sum::<u64>();
     let interrupted_place = |mode, sources: &dyn Fn(&Place) -> Vec<PathBuf>| {
         for _ in 0..30 {
@@ -184,12 +184,12 @@ fn what_was_saved_serves_the_same_work_and_no_other() {
             let (_, (_, _, bytes)) = run(&world, &place, (next, &from), u64::MAX, Duration::MAX);
             assert!(bytes <= all_bytes);
             assert_eq!(bytes == all_bytes, anew, "{mode:?}, then {next:?}, spoilt: {spoilt}");
-            assert_eq!(place.muhash(), right);
+            assert_eq!(place.utxo_hash(), right);
         }
         // A sync in order removes what was saved.
         let (place, from) = interrupted_place(mode, &sources);
         assert_eq!(place.sync(&from).best_block, world.tip());
-        assert_eq!(place.muhash(), right);
+        assert_eq!(place.utxo_hash(), right);
         assert!(!place.swift_dir().exists());
     }
 }
@@ -197,7 +197,7 @@ fn what_was_saved_serves_the_same_work_and_no_other() {
 #[test]
 fn the_number_of_coins_is_known_after_a_power_cut_in_the_commit() {
     let world = World::of(&small_chain(83, 12, 4_000));
-    let coins = Some(world.in_order().muhash().1);
+    let coins = Some(world.in_order().utxo_hash().1);
     for mode in MODES {
         let sync = |place: &Place, disk: &Disk| {
             let hints = world.write_hints(place, world.height());
@@ -223,7 +223,7 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
     let world = World::of(&small_chain(83, 25, 4_000));
     let base = world.in_order();
     base.shrink();
-    let right = base.muhash();
+    let right = base.utxo_hash();
     let mut rng = Rng::new(83, 1);
     for mode in MODES {
         let run = |place: &Place, power: &Arc<PowerCut>, save_every| {
@@ -253,11 +253,11 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
                 were_cut += usize::from(power.is_off());
                 power.lose_unsynced().unwrap();
                 assert_private(&place);
-                assert_eq!(place.muhash(), right, "{what}: all of the old coins or the new");
+                assert_eq!(place.utxo_hash(), right, "{what}: all of the old coins or the new");
                 let whole = Arc::new(PowerCut::at(u64::MAX));
                 let summary = run(&place, &whole, save_every).unwrap();
                 assert_eq!(summary.best_block, world.tip(), "{what}");
-                assert_eq!(place.muhash(), right, "{what}");
+                assert_eq!(place.utxo_hash(), right, "{what}");
                 assert!(!place.swift_dir().exists(), "{what}");
             }
             assert!(were_cut > 0, "{mode:?}, every {save_every:?}: none of {cuts} was cut");
@@ -268,7 +268,7 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
 #[test]
 fn a_power_cut_while_blocks_are_stored_loses_none_that_counts() {
     let world = World::of(&small_chain(84, 25, 4_000));
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     let base = world.place();
     let first = base.write("first", &world.blocks[..1]);
     base.sync(&[first]);
@@ -286,7 +286,7 @@ fn a_power_cut_while_blocks_are_stored_loses_none_that_counts() {
             assert_private(&place);
             assert_no_coins(&place);
             assert_eq!(try_sync_with(&options, &sources).unwrap().best_block, world.tip());
-            assert_eq!(place.muhash(), right, "{mode:?}, {power:?}");
+            assert_eq!(place.utxo_hash(), right, "{mode:?}, {power:?}");
             let judge = Judge::open(&place).expect("the engine opens it");
             assert_eq!(judge.tip(), (world.height(), world.tip()));
             if mode == Mode::Full {
@@ -336,7 +336,7 @@ fn assert_none_or_all(world: &World, place: &Place) {
 /// Panics unless everything is shown, and nothing is left to carry on from.
 #[track_caller]
 fn assert_ended(world: &World, place: &Place, right: &(String, u64)) {
-    assert_eq!(&place.muhash(), right);
+    assert_eq!(&place.utxo_hash(), right);
     assert!(!place.swift_dir().exists());
     let judge = Judge::open(place).expect("the engine opens it");
     assert_eq!(judge.tip(), (world.height(), world.tip()));
@@ -345,7 +345,7 @@ fn assert_ended(world: &World, place: &Place, right: &(String, u64)) {
 #[test]
 fn interrupted_and_killed_it_ends_right() {
     let world = long_chain();
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     let mut rng = Rng::new(85, 1);
     for mode in MODES {
         let place = prepared(&world, mode, &world.shuffled(9));

@@ -36,7 +36,7 @@ fn assert_none_failed(place: &Place, what: &str) {
 #[test]
 fn a_child_before_its_parent_is_refused_and_does_not_panic() {
     let chain = small_chain(161, 50, 9_000);
-    let right = World::of(&chain).in_order().muhash();
+    let right = World::of(&chain).in_order().utxo_hash();
     let world = ending_in_reversed_order(&chain);
     let (place, hints, sources) = world.prepared(Mode::AssumeValid, &world.shuffled(3));
     let due = Due(Blame::Block, &["at height 164", "bad-txns-inputs-missingorspent"]);
@@ -66,7 +66,7 @@ fn spent_before_created(chain: &Chain) -> Vec<Vec<u8>> {
 #[test]
 fn a_spend_in_a_block_before_its_coins_is_refused() {
     let chain = small_chain(162, 50, 9_000);
-    let right = World::of(&chain).in_order().muhash();
+    let right = World::of(&chain).in_order().utxo_hash();
     let mut world = ending_in(&chain, &spent_before_created(&chain));
     // The model plays in order and does not see that the coin is spent, so the hints are changed to
     // say so.

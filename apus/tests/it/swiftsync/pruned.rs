@@ -117,7 +117,7 @@ fn what_would_be_deleted_is_never_stored() {
     let old_options = swift_options(&world, &old, u64::MAX);
     let source = old.write("blocks", &world.blocks);
     sync(&old_options, std::slice::from_ref(&source));
-    let muhash = old.muhash();
+    let utxo_hash = old.utxo_hash();
     let whole = bytes_of_blocks(&old);
     let then = Options { prune: Some(Prune::Target(SPARE)), ..old_options };
     sync(&then, &[]);
@@ -139,7 +139,7 @@ fn what_would_be_deleted_is_never_stored() {
         let summary =
             sync::sync(&options, &sources, Watch::new(&watch, &AtomicBool::new(false))).unwrap();
         assert_eq!(summary.best_block, world.tip());
-        assert_eq!(place.muhash(), muhash);
+        assert_eq!(place.utxo_hash(), utxo_hash);
         let told = watch.told.into_inner().unwrap();
         let from = told.split_once("Blocks below height ").expect(&told).1;
         let from: u32 = from.split_once(" are not stored").expect(&told).0.parse().unwrap();
@@ -244,7 +244,7 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
     // The blocks that are not stored are still in their source.
     let corrected = world.place();
     assert_eq!(sync(&with(&hints, "by_one.hints", &corrected), &source).best_block, world.tip());
-    assert_eq!(corrected.muhash(), world.in_order().muhash());
+    assert_eq!(corrected.utxo_hash(), world.in_order().utxo_hash());
     let (unspent, outputs) = hints.last_mut().unwrap();
     unspent.push(*outputs);
     *outputs += 1;
@@ -256,7 +256,7 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
     assert!(has_genesis(&world, &place));
     assert_eq!(tools::status(&right).unwrap().height, 0);
     assert!(!place.swift_dir().exists());
-    let muhash = world.in_order().muhash();
+    let utxo_hash = world.in_order().utxo_hash();
     for options in [
         Options {
             method: None,
@@ -270,7 +270,7 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
         let summary = sync(&options, &source);
         assert_eq!(summary.best_block, world.tip());
         assert_eq!(summary.counts.blocks, u64::from(world.height()));
-        assert_eq!(place.muhash(), muhash);
+        assert_eq!(place.utxo_hash(), utxo_hash);
         assert!(assert_holds_together(&place) > 300);
     }
 }
@@ -332,7 +332,7 @@ pub fn small_world() -> World {
 #[test]
 fn power_may_fail_at_any_step() {
     let world = small_world();
-    let muhash = world.in_order().muhash();
+    let utxo_hash = world.in_order().utxo_hash();
     let run = |place: &Place, disk: &Disk, save_every| {
         let options = Options { save_every, ..swift_options(&world, place, SPARE) };
         let source = [place.write("blocks", &world.blocks)];
@@ -353,7 +353,7 @@ fn power_may_fail_at_any_step() {
             }
             let summary = run(&place, &Disk::new(), Duration::MAX).unwrap();
             assert_eq!(summary.best_block, world.tip(), "{power:?}");
-            assert_eq!(place.muhash(), muhash, "{power:?}");
+            assert_eq!(place.utxo_hash(), utxo_hash, "{power:?}");
             let CheckedIndex { from, files: named, .. } = check_block_index(&place);
             assert_eq!(world.height() + 1 - from, 288, "{power:?}");
             // A file that was begun before the cut is used again, if so many are needed again.
@@ -389,7 +389,7 @@ fn killed_child() {
 #[test]
 fn killed_after_it_has_saved_it_carries_on() {
     let world = small_world();
-    let muhash = world.in_order().muhash();
+    let utxo_hash = world.in_order().utxo_hash();
     let place = world.place();
     place.write("blocks", &world.blocks);
     let run = |changes: u64| {
@@ -405,6 +405,6 @@ fn killed_after_it_has_saved_it_carries_on() {
     }
     assert!(saved > 0, "it was killed while there was something to carry on from");
     assert!(!run(NEVER));
-    assert_eq!(place.muhash(), muhash);
+    assert_eq!(place.utxo_hash(), utxo_hash);
     assert_eq!(world.height() + 1 - assert_holds_together(&place), 288);
 }

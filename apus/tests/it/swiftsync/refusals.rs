@@ -73,9 +73,9 @@ pub fn assert_nothing_committed(place: &Place, what: &str) {
 
 /// Panics unless the chainstate of a directory is unchanged.
 #[track_caller]
-pub fn assert_unchanged(place: &Place, muhash: &(String, u64), what: &str) {
+pub fn assert_unchanged(place: &Place, utxo_hash: &(String, u64), what: &str) {
     assert!(!place.swift_dir().exists(), "{what}: its directory, with the salt, was left behind");
-    assert_eq!(&place.muhash(), muhash, "{what}");
+    assert_eq!(&place.utxo_hash(), utxo_hash, "{what}");
     if place.network_dir().join(REBUILD_DIRECTORY).exists() {
         assert!(place.network_dir().join(REBUILD_MARK).exists(), "{what}: {REBUILD_DIRECTORY}");
     }
@@ -83,8 +83,8 @@ pub fn assert_unchanged(place: &Place, muhash: &(String, u64), what: &str) {
 
 /// Panics unless the coins are right and the undo data is the chain's own.
 #[track_caller]
-pub fn assert_right(place: &Place, world: &World, muhash: &(String, u64), what: &str) {
-    assert_eq!(&place.muhash(), muhash, "{what}");
+pub fn assert_right(place: &Place, world: &World, utxo_hash: &(String, u64), what: &str) {
+    assert_eq!(&place.utxo_hash(), utxo_hash, "{what}");
     let undo = place.undo();
     for height in 1..=world.height() {
         let of_block = undo.get(&world.hash(height));
@@ -97,12 +97,12 @@ pub fn assert_right(place: &Place, world: &World, muhash: &(String, u64), what: 
 pub fn assert_in_order_succeeds(
     place: &Place,
     sources: &[PathBuf],
-    muhash: &(String, u64),
+    utxo_hash: &(String, u64),
     what: &str,
 ) {
     let summary = place.try_sync(sources).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(!summary.interrupted, "{what}");
-    assert_eq!(&place.muhash(), muhash, "{what}: in order, afterwards");
+    assert_eq!(&place.utxo_hash(), utxo_hash, "{what}: in order, afterwards");
 }
 
 /// All files below a directory with their content, except for the manifests that LevelDB writes

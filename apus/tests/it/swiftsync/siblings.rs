@@ -81,7 +81,7 @@ fn undo_data_of_a_sibling_may_come_first() {
     let chain = small_chain(181, 40, 6_000);
     let siblings = Siblings::new(&chain, 1, 1);
     let world = &siblings.world;
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     for stale_first in [true, false] {
         let place = world.place();
         let hints = world.write_hints(&place, world.height());
@@ -98,7 +98,7 @@ fn a_sibling_that_breaks_a_rule_is_passed_over() {
     let chain = small_chain(184, 40, 6_000);
     let siblings = Siblings::new(&chain, 1, 1);
     let world = &siblings.world;
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     // The sibling's coin has too small an amount.
     let (height, _) = siblings.stale[0];
     let poor =
@@ -147,7 +147,7 @@ fn the_block_index_of_a_source_says_which_undo_data_is_right() {
     let chain = small_chain(185, 120, 6_000);
     let siblings = Siblings::new(&chain, 3, 1);
     let world = &siblings.world;
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     let source = reorganised(&siblings);
     let sync = |place: &Place| {
         let hints = world.write_hints(place, world.height());

@@ -69,7 +69,7 @@ fn chain() -> Chain {
 /// A chain whose last blocks are wrong, and the one before it.
 struct Broken<'a> {
     sound: &'a World,
-    muhash: &'a (String, u64),
+    utxo_hash: &'a (String, u64),
 }
 
 impl Broken<'_> {
@@ -94,7 +94,7 @@ impl Broken<'_> {
         let sources = world.sources(&place, mode, &world.file_order());
         assert_due(due, world.try_swift(&place, mode, &hints, &sources), &what);
         assert_nothing_committed(&place, &what);
-        assert_in_order_succeeds(&place, &sources, self.muhash, &what);
+        assert_in_order_succeeds(&place, &sources, self.utxo_hash, &what);
     }
 }
 
@@ -102,8 +102,8 @@ impl Broken<'_> {
 fn broken_rules_are_refused_in_the_modes_that_check_them() {
     let chain = chain();
     let sound = World::of(&chain);
-    let muhash = sound.in_order().muhash();
-    let broken = Broken { sound: &sound, muhash: &muhash };
+    let utxo_hash = sound.in_order().utxo_hash();
+    let broken = Broken { sound: &sound, utxo_hash: &utxo_hash };
     for (rule, in_assumevalid, in_full) in broken_rules() {
         let block = chain.broken(rule).block;
         let what = format!("{rule:?}");
@@ -143,14 +143,14 @@ fn child(chain: &Chain, parent: &bitcoin::Transaction) -> bitcoin::Transaction {
 fn what_goes_wrong_between_blocks_is_refused() {
     let chain = chain();
     let sound = World::of(&chain);
-    let muhash = sound.in_order().muhash();
-    let broken = Broken { sound: &sound, muhash: &muhash };
+    let utxo_hash = sound.in_order().utxo_hash();
+    let broken = Broken { sound: &sound, utxo_hash: &utxo_hash };
     // A coin is spent in two blocks. In order, the first of them is valid.
     let twice = on_top(&chain, &[payment(&chain, 0), payment(&chain, 1)]);
     let first = World::new(sound.network, [&sound.blocks[..], &twice[..1]].concat());
-    let with_first = first.in_order().muhash();
+    let with_first = first.in_order().utxo_hash();
     for mode in MODES {
-        let twice_broken = Broken { sound: &sound, muhash: &with_first };
+        let twice_broken = Broken { sound: &sound, utxo_hash: &with_first };
         twice_broken.check(mode, &twice, &UNBALANCED, "a coin spent by two blocks");
     }
     // A coin is spent one block before it is created, with hints that fit and undo data that lies.
@@ -186,7 +186,7 @@ fn what_goes_wrong_between_blocks_is_refused() {
 fn blocks_that_nobody_vouches_for_are_refused() {
     let chain = chain();
     let world = World::of(&chain);
-    let muhash = world.in_order().muhash();
+    let utxo_hash = world.in_order().utxo_hash();
     let fork = World::of(&chain.fork(chain.height() - 2, 2, 1));
     let mode = Mode::AssumeValid;
     let user = |words| Due(Blame::User, words);
@@ -226,14 +226,14 @@ fn blocks_that_nobody_vouches_for_are_refused() {
         change(&mut options);
         assert_due(&due, try_sync_with(&options, &sources), name);
         assert_nothing_committed(&place, name);
-        assert_in_order_succeeds(&place, &sources, &muhash, name);
+        assert_in_order_succeeds(&place, &sources, &utxo_hash, name);
     }
 }
 
 #[test]
 fn blocks_that_are_not_there_are_named() {
     let world = World::of(&small_chain(62, 30, 5_000));
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     for mode in MODES {
         // The block is missing with its header.
         let place = world.place();
@@ -268,7 +268,7 @@ fn files_of_our_own_that_are_gone_or_damaged_are_named() {
     let world = World::of(&small_chain(63, 30, 5_000));
     let place = world.in_order();
     place.shrink();
-    let muhash = place.muhash();
+    let utxo_hash = place.utxo_hash();
     let hints = world.write_hints(&place, world.height());
     let (index, _) = place.blocks();
     let entry = index.entries.iter().find(|entry| entry.height == 125).unwrap();
@@ -282,16 +282,16 @@ fn files_of_our_own_that_are_gone_or_damaged_are_named() {
         flip();
         let due = Due(Blame::Disk, &["blk00000.dat", "at byte"]);
         assert_due(&due, try_reindex_with(&options), "a damaged block");
-        assert_unchanged(&place, &muhash, "a damaged block");
+        assert_unchanged(&place, &utxo_hash, "a damaged block");
         flip();
         let away = place.root().join("away");
         std::fs::rename(&path, &away).unwrap();
         let due = Due(Blame::Disk, &["blk00000.dat"]);
         assert_due(&due, try_reindex_with(&options), "no block file");
         std::fs::rename(&away, &path).unwrap();
-        assert_unchanged(&place, &muhash, "no block file");
+        assert_unchanged(&place, &utxo_hash, "no block file");
         assert_eq!(try_reindex_with(&options).unwrap().best_block, world.tip());
-        assert_eq!(place.muhash(), muhash);
+        assert_eq!(place.utxo_hash(), utxo_hash);
     }
 }
 
@@ -299,7 +299,7 @@ fn files_of_our_own_that_are_gone_or_damaged_are_named() {
 fn stale_blocks_are_no_obstacle_and_wrong_ones_are_refused() {
     let chain = chain();
     let world = World::of(&chain);
-    let right = world.in_order().muhash();
+    let right = world.in_order().utxo_hash();
     let shorter = chain.fork(chain.height() - 3, 1, 4);
     let wrong = shorter.broken(Break::BadCbHeight).block;
     let mut blocks = with_genesis(&shorter);
@@ -313,6 +313,6 @@ fn stale_blocks_are_no_obstacle_and_wrong_ones_are_refused() {
         assert_eq!(summary.best_block, world.tip());
         let [refusal] = &summary.refusals[..] else { panic!("{:?}", summary.refusals) };
         assert!(refusal.reason.starts_with("bad-cb-height"), "{refusal}");
-        assert_eq!(place.muhash(), right);
+        assert_eq!(place.utxo_hash(), right);
     }
 }

@@ -289,7 +289,7 @@ fn every_kind_is_corrected_or_refused() {
     assert!(cases.len() >= 26, "{}", cases.len());
     let synced = world.in_order();
     synced.shrink();
-    let muhash = synced.muhash();
+    let utxo_hash = synced.utxo_hash();
     for mode in MODES {
         let reindexed = synced.copy();
         let mut refusals = HashSet::new();
@@ -299,23 +299,23 @@ fn every_kind_is_corrected_or_refused() {
             let hints = place.write_bytes("wrong.hints", bytes);
             let sources = world.sources(&place, mode, &world.file_order());
             if end.assert(world.try_swift(&place, mode, &hints, &sources), &what) {
-                assert_eq!(place.muhash(), muhash, "{what}");
+                assert_eq!(place.utxo_hash(), utxo_hash, "{what}");
                 assert!(!place.swift_dir().exists(), "{what}");
             } else {
                 assert_nothing_committed(&place, &what);
                 // Each refusal leaves the same, so that one sync in order afterwards is enough.
                 let End::Refused(Due(_, words)) = end else { continue };
                 if refusals.insert(*words) {
-                    assert_in_order_succeeds(&place, &sources, &muhash, &what);
+                    assert_in_order_succeeds(&place, &sources, &utxo_hash, &what);
                 }
             }
             // The same on a directory that has coins already.
             let result = try_reindex_with(&world.options(&reindexed, mode, &hints));
             end.assert(result, &format!("{what}, reindex"));
-            assert_unchanged(&reindexed, &muhash, &format!("{what}, reindex"));
+            assert_unchanged(&reindexed, &utxo_hash, &format!("{what}, reindex"));
         }
         assert_eq!(reindexed.try_reindex().unwrap().height, world.height());
-        assert_eq!(reindexed.muhash(), muhash, "a reindex after all of them");
+        assert_eq!(reindexed.utxo_hash(), utxo_hash, "a reindex after all of them");
     }
 }
 
@@ -323,7 +323,7 @@ fn every_kind_is_corrected_or_refused() {
 #[test]
 fn many_wrong_bits_are_corrected() {
     let Spoiler { world, right, .. } = Spoiler::new();
-    let muhash = world.in_order().muhash();
+    let utxo_hash = world.in_order().utxo_hash();
     let outputs: Vec<(usize, u32)> =
         right.iter().enumerate().flat_map(|(at, (_, n))| (0..*n).map(move |i| (at, i))).collect();
     for (mode, number) in MODES.into_iter().flat_map(|mode| [(mode, 1), (mode, 10), (mode, 1_000)])
@@ -341,7 +341,11 @@ fn many_wrong_bits_are_corrected() {
         let hints = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
         let sources = world.sources(&place, mode, &world.file_order());
         let summary = world.try_swift(&place, mode, &hints, &sources).unwrap();
-        assert_eq!((summary.height, place.muhash()), (world.height(), muhash.clone()), "{mode:?}");
+        assert_eq!(
+            (summary.height, place.utxo_hash()),
+            (world.height(), utxo_hash.clone()),
+            "{mode:?}"
+        );
     }
 }
 
@@ -381,7 +385,7 @@ fn what_is_known_early_is_reported_early() {
 #[test]
 fn a_file_that_is_none_is_named() {
     let world = World::of(&small_chain(44, 5, 2_000));
-    let muhash = world.in_order().muhash();
+    let utxo_hash = world.in_order().utxo_hash();
     for mode in MODES {
         let place = world.place();
         let sources = world.sources(&place, mode, &world.file_order());
@@ -397,14 +401,14 @@ fn a_file_that_is_none_is_named() {
             assert_nothing_committed(&place, "no file");
             assert!(!place.datadir().exists(), "told before anything is touched");
         }
-        assert_in_order_succeeds(&place, &sources, &muhash, "no file");
+        assert_in_order_succeeds(&place, &sources, &utxo_hash, "no file");
     }
 }
 
 #[test]
 fn what_a_run_with_wrong_hints_has_saved_is_removed() {
     let world = World::of(&small_chain(45, 30, 3_000));
-    let muhash = world.in_order().muhash();
+    let utxo_hash = world.in_order().utxo_hash();
     let mut hints = world.model.hints(world.height(), Numbering::Spendable);
     let (unspent, outputs) = hints.last_mut().unwrap();
     unspent.push(*outputs);
@@ -418,14 +422,14 @@ fn what_a_run_with_wrong_hints_has_saved_is_removed() {
         let beyond = Due(Blame::Hints, &["but the block has "]);
         assert_due(&beyond, try_sync_with(&options, &sources), "saved often");
         assert_nothing_committed(&place, "saved often");
-        assert_in_order_succeeds(&place, &sources, &muhash, "saved often");
+        assert_in_order_succeeds(&place, &sources, &utxo_hash, "saved often");
     }
 }
 
 #[test]
 fn the_program_names_wrong_bits_and_refuses_wrong_files() {
     let world = World::of(&small_chain(46, 20, 3_000));
-    let muhash = world.in_order().muhash();
+    let utxo_hash = world.in_order().utxo_hash();
     let place = world.place();
     let mut hints = world.model.hints(world.height(), Numbering::Spendable);
     hints[120].0.pop().unwrap();
@@ -450,9 +454,9 @@ fn the_program_names_wrong_bits_and_refuses_wrong_files() {
         assert_nothing_committed(&place, "the program");
         let other = world.place();
         assert_ends(&apus(&other, "sync", assumevalid, &wrong), 0, &named);
-        assert_eq!(other.muhash(), muhash);
+        assert_eq!(other.utxo_hash(), utxo_hash);
         assert_ends(&apus(&other, "reindex", assumevalid, &wrong), 0, &named);
         assert_eq!(apus(&other, "reindex", assumevalid, &cut).status.code(), Some(1));
-        assert_eq!(other.muhash(), muhash);
+        assert_eq!(other.utxo_hash(), utxo_hash);
     }
 }

@@ -124,18 +124,18 @@ fn records(world: &World) -> Records {
 /// What a sync in order leaves.
 struct Right<'a> {
     world: &'a World,
-    muhash: (String, u64),
+    utxo_hash: (String, u64),
 }
 
 impl<'a> Right<'a> {
     fn of(world: &'a World) -> Self {
-        Self { world, muhash: world.in_order().muhash() }
+        Self { world, utxo_hash: world.in_order().utxo_hash() }
     }
 
     /// Panics unless the directory has the right coins and right undo data.
     #[track_caller]
     fn assert(&self, place: &Place, what: &str) {
-        assert_right(place, self.world, &self.muhash, what);
+        assert_right(place, self.world, &self.utxo_hash, what);
         assert!(!place.swift_dir().exists(), "{what}");
     }
 
@@ -180,7 +180,7 @@ fn a_changed_coin_is_corrected() {
     let source = world.write_source_with(&place, "source", &world.file_order(), &undo);
     let hints = world.write_hints(&place, world.height());
     world.try_swift(&place, Mode::AssumeValid, &hints, &[source]).unwrap();
-    assert_eq!(place.muhash(), right.muhash);
+    assert_eq!(place.utxo_hash(), right.utxo_hash);
 }
 
 /// A coin is changed in the undo data of a thousand blocks, in every way.
@@ -293,7 +293,7 @@ fn records_that_do_not_belong_are_corrected() {
     let source = world.write_source_with(&place, "source", &world.shuffled(6), &undo);
     let hints = world.write_hints(&place, world.height());
     world.try_swift(&place, Mode::Full, &hints, &[source]).unwrap();
-    assert_eq!(place.muhash(), all_right.muhash);
+    assert_eq!(place.utxo_hash(), all_right.utxo_hash);
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn too_much_wrong_undo_data_is_refused() {
     let world = World::of(&small_chain(51, 40, 6_000));
     let synced = world.in_order();
     synced.shrink();
-    let muhash = synced.muhash();
+    let utxo_hash = synced.utxo_hash();
     let few_blocks = UndoFaults { blocks_max: 2, ..UndoFaults::default() };
     let few_coins = UndoFaults { coins_max: 40, ..UndoFaults::default() };
     let many_blocks = ["with which it is valid", "nor for 2 other blocks", "without --hints"];
@@ -398,7 +398,7 @@ fn too_much_wrong_undo_data_is_refused() {
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
         assert_due(&due, result, &text);
         assert_nothing_committed(&place, &text);
-        assert_in_order_succeeds(&place, &sources, &muhash, &text);
+        assert_in_order_succeeds(&place, &sources, &utxo_hash, &text);
         // The same on a directory that has coins already.
         let place = synced.copy();
         let hints = world.write_hints(&place, world.height());
@@ -412,7 +412,7 @@ fn too_much_wrong_undo_data_is_refused() {
         let undo_before = std::fs::read(place.network_dir().join("blocks/rev00000.dat")).unwrap();
         let text = try_reindex_with(&options).unwrap_err().to_string();
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
-        assert_unchanged(&place, &muhash, &text);
+        assert_unchanged(&place, &utxo_hash, &text);
         let undo_after = std::fs::read(place.network_dir().join("blocks/rev00000.dat")).unwrap();
         assert!(undo_before == undo_after, "{text}");
     }
