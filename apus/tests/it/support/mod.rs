@@ -192,8 +192,8 @@ impl Place {
         IndexDb::open(&Disk::new(), &path).unwrap().write_pruned().unwrap();
     }
 
-    /// Returns `hash_serialized_3` of the UTXO set, and the number of coins. It is much quicker than
-    /// a MuHash.
+    /// Returns `hash_serialized_3` of the UTXO set, and the number of coins: much quicker than a
+    /// MuHash.
     pub fn utxo_hash(&self) -> (String, u64) {
         self.hash_and_count(UtxoHash::HashSerialized3)
     }
