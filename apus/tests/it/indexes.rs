@@ -208,10 +208,10 @@ fn cut_power(base: &Place, every: u64, options: fn(&Place) -> Options, expected:
     let mut cuts = 0;
     for power in power_cuts(1..=counter.steps(), every) {
         let place = base.copy();
-        let coins = place.muhash();
+        let coins = place.utxo_hash();
         let _ = run(&place, &failing(&power));
         power.lose_unsynced().unwrap();
-        assert_eq!(place.muhash(), coins, "{power:?}");
+        assert_eq!(place.utxo_hash(), coins, "{power:?}");
         run(&place, &Disk::new()).unwrap();
         of_active_chain(Indexes::read(&place.network_dir())).assert_equal(expected);
         assert_eq!(unfinished(&place), [""; 0], "{power:?}");
@@ -260,7 +260,7 @@ fn killed_at_any_moment_it_carries_on() {
     let mut rng = Rng::new(34, 1);
     let mut carried_on = 0;
     let all = changes.count();
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     let parts = 6;
     for part in 0..parts {
         let place = place.copy();
@@ -274,7 +274,7 @@ fn killed_at_any_moment_it_carries_on() {
             _ => assert_ends(&apus(&place, &[&["index"], &names[..]].concat()), 0, &[]),
         }
         Indexes::read(&place.network_dir()).without_hashes().assert_equal(&expected);
-        assert_eq!(place.muhash(), coins, "{number} of {all}");
+        assert_eq!(place.utxo_hash(), coins, "{number} of {all}");
         assert_eq!(unfinished(&place), [""; 0], "{number} of {all}");
     }
     assert!(carried_on > 0, "{carried_on} of {parts} had something to carry on from");
@@ -284,13 +284,13 @@ fn killed_at_any_moment_it_carries_on() {
 fn a_failing_disk_or_a_damaged_block_ends_it() {
     let place = Place::new(Network::Regtest);
     place.sync_blocks("blocks", &with_genesis(small(5)));
-    let coins = place.muhash();
+    let coins = place.utxo_hash();
     for (call, number) in [(Call::Write, 3), (Call::Write, 9), (Call::Sync, 4), (Call::Allocate, 0)]
     {
         let disk = Disk::failing(call, number..u64::MAX);
         let failed = index_on(&disk, &place.options(), &IndexKind::ALL, None, Watch::default());
         assert!(failed.is_err(), "{call:?} {number}");
-        assert_eq!(place.muhash(), coins);
+        assert_eq!(place.utxo_hash(), coins);
     }
     let good = place.copy();
     // A block far below those that are checked first.

@@ -36,7 +36,7 @@ fn synced(height: usize) -> Place {
 #[test]
 fn missing_blocks_are_refused_and_nothing_is_made() {
     let place = synced(60);
-    let muhash = place.muhash();
+    let utxo_hash = place.utxo_hash();
     let blocks = place.network_dir().join("blocks");
     let away = place.root().join("away");
     std::fs::rename(&blocks, &away).unwrap();
@@ -62,13 +62,13 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
     }
     std::fs::remove_dir(&blocks).unwrap();
     std::fs::rename(&away, &blocks).unwrap();
-    assert_eq!(place.muhash(), muhash);
+    assert_eq!(place.utxo_hash(), utxo_hash);
 }
 
 #[test]
 fn a_lower_set_replaces_a_higher_one_only_on_request() {
     let place = synced(206);
-    let muhash = place.muhash();
+    let utxo_hash = place.utxo_hash();
     // The blocks of an older copy do not include the chainstate's best block.
     let lower = synced(100);
     let blocks = place.network_dir().join("blocks");
@@ -86,8 +86,8 @@ fn a_lower_set_replaces_a_higher_one_only_on_request() {
     options.allow_shrink = true;
     let reindex = |options| sync::reindex(options, Watch::default());
     assert_eq!(reindex(&options).unwrap().height, 100);
-    assert_eq!(place.muhash(), lower.muhash());
-    assert_ne!(place.muhash(), muhash);
+    assert_eq!(place.utxo_hash(), lower.utxo_hash());
+    assert_ne!(place.utxo_hash(), utxo_hash);
     // Whoever names a height to stop at wants a lower set.
     let mut options = place.options();
     options.stop_at_height = Some(50);
@@ -98,7 +98,7 @@ fn a_lower_set_replaces_a_higher_one_only_on_request() {
 #[test]
 fn a_rebuild_that_ends_lower_is_not_swapped_in() {
     let place = synced(206);
-    let muhash = place.muhash();
+    let utxo_hash = place.utxo_hash();
     // The index knows the last blocks, but marks one of them as invalid.
     place.change_index(|entry| {
         if entry.height == 150 {
@@ -118,13 +118,13 @@ fn a_rebuild_that_ends_lower_is_not_swapped_in() {
     options.allow_shrink = true;
     sync::reindex(&options, Watch::default()).unwrap();
     assert_eq!(place.stats(UtxoHash::None).height, 149);
-    assert_ne!(place.muhash(), muhash);
+    assert_ne!(place.utxo_hash(), utxo_hash);
 }
 
 #[test]
 fn a_chainstate_behind_a_symlink_is_rebuilt_where_it_is() {
     let place = synced(120);
-    let muhash = place.muhash();
+    let utxo_hash = place.utxo_hash();
     let chainstate = place.network_dir().join("chainstate");
     let elsewhere = place.root().join("fast-disk");
     std::fs::rename(&chainstate, &elsewhere).unwrap();
@@ -133,7 +133,7 @@ fn a_chainstate_behind_a_symlink_is_rebuilt_where_it_is() {
     std::fs::write(elsewhere.join("base_blockhash"), [7; 32]).unwrap();
     place.try_reindex().unwrap();
     assert!(chainstate.symlink_metadata().unwrap().is_symlink());
-    assert_eq!(place.muhash(), muhash);
+    assert_eq!(place.utxo_hash(), utxo_hash);
     let names = Disk::new().list(&elsewhere).unwrap();
     assert!(!names.iter().any(|name| name.contains("reindex")), "{names:?}");
     assert_eq!(Judge::open(&place).expect("the engine opens it").tip().0, 120);

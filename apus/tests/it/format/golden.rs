@@ -36,7 +36,7 @@ fn a_directory_made_earlier_opens_and_is_extended() {
 
     let anew = Place::new(Chain::Regtest);
     anew.sync(&[anew.write("blocks", &chain)]);
-    assert_eq!(place.muhash(), anew.muhash());
+    assert_eq!(place.utxo_hash(), anew.utxo_hash());
 }
 
 #[test]
