@@ -1,6 +1,7 @@
 //! Who checks scripts: the fast engine, Core's engine, or both come to the same in each way of
 //! syncing, and the fast engine is kept from blocks that are not buried.
 
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use apus_progress::Method;
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress, ScriptCounts};
 use apus_sync as sync;
-use apus_testchain::{Break, Mix, Spec};
+use apus_testchain::{Break, Chain, Mix, Spec};
 use apus_tools as tools;
 use apus_tools::UtxoHash;
 use apus_wire::Chain as Network;
@@ -22,6 +23,13 @@ use crate::support::program::{apus, assert_ends, stderr, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World, small_chain, try_sync_with};
 use crate::support::{Place, hash_of, scripts_by, with_genesis};
+
+/// A chain of which most inputs have signatures.
+fn signed() -> &'static Chain {
+    static SIGNED: LazyLock<Chain> =
+        LazyLock::new(|| Chain::new(Spec { busy_bytes: 10_000, ..Spec::small(3) }));
+    &SIGNED
+}
 
 const ENGINES: [ScriptEngine; 3] = [ScriptEngine::Core, ScriptEngine::Fast, ScriptEngine::Both];
 
@@ -58,7 +66,7 @@ fn assert_counts(engine: ScriptEngine, counts: ScriptCounts, inputs: u64, what: 
 
 #[test]
 fn each_engine_comes_to_the_same_in_each_way() {
-    let world = World::of(small(3));
+    let world = World::of(signed());
     let mut first: Option<Outcome> = None;
     for engine in ENGINES {
         for method in Method::ALL {
@@ -98,7 +106,7 @@ fn the_engines_agree_on_the_chains_that_other_tests_check_by_the_fast_one() {
 
 #[test]
 fn a_block_with_a_wrong_script_is_refused_on_the_fast_way() {
-    let chain = small(3);
+    let chain = signed();
     let base = Place::new(Network::Regtest);
     base.sync(&[base.write("chain", &with_genesis(chain))]);
     let mut scripts = 0;
@@ -127,7 +135,7 @@ fn blocks_not_buried_for_two_weeks_are_left_to_cores_engine() {
     };
     // On regtest, where each block counts as ten minutes, two weeks are 2,016 blocks.
     for (empty, buried) in [(0, 0), (2_010, 4), (2_016, 10), (2_100, 10)] {
-        let chain = apus_testchain::Chain::new(spec(empty));
+        let chain = Chain::new(spec(empty));
         let place = Place::new(Network::Regtest);
         let two_weeks = ScriptOptions::default().buried_seconds;
         let fast = with(ScriptEngine::Fast, place.in_order());
@@ -157,7 +165,7 @@ fn blocks_not_buried_for_two_weeks_are_left_to_cores_engine() {
 
 #[test]
 fn progress_of_one_engine_is_not_carried_on_by_another() {
-    let world = World::of(small(3));
+    let world = World::of(signed());
     let all = {
         let place = world.place();
         place.sync(&[place.write("blocks", &world.blocks)]).counts.scripts
@@ -191,7 +199,7 @@ fn progress_of_one_engine_is_not_carried_on_by_another() {
 
 #[test]
 fn a_saved_difference_leaves_all_scripts_to_cores_engine() {
-    let chain = small(3);
+    let chain = signed();
     let place = Place::new(Network::Regtest);
     let source = place.write("chain", &with_genesis(chain));
     let name = "script-difference-00ff-0.json";
@@ -229,7 +237,7 @@ fn a_saved_difference_leaves_all_scripts_to_cores_engine() {
 /// Nothing of a part of a block is saved before all its signatures are verified.
 #[test]
 fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
-    let chain = small(3);
+    let chain = signed();
     let rules = [Break::P2pkhSignature, Break::P2trKeySignature, Break::P2wshMultisigSignature];
     for (rule, method) in
         rules.into_iter().flat_map(|rule| [(rule, Method::Join), (rule, Method::SwiftSync)])

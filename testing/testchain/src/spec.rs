@@ -172,6 +172,17 @@ impl Mix {
         Mix::varied_with(1_000)
     }
 
+    /// Returns a mix like [`Mix::varied`], but most outputs that can be spent need no signature: for
+    /// tests whose subject is not scripts.
+    pub fn few_signatures() -> Self {
+        let mut mix = Mix::varied();
+        for kind in ALL_KINDS.into_iter().filter(|kind| kind.is_keyless()) {
+            mix.weights[kind as usize] += 9_000;
+            mix.total += 9_000;
+        }
+        mix
+    }
+
     /// Returns a mix like [`Mix::varied`], but with two thirds of [`Kind::Odd`].
     pub fn odd() -> Self {
         Mix::varied_with(2_000 * KINDS as u32)

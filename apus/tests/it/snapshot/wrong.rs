@@ -99,9 +99,9 @@ const FAULTS: &[Fault] = &[
     ("another script", |s, _| other_script(coin(s)), Coins(&["changed"], "scriptPubKey")),
     ("two amounts exchanged", |s, _| {
         let a = s.coins[AT].1.amount;
-        let b = s.coins[AT + 9].1.amount;
-        assert_ne!(a, b);
-        (s.coins[AT].1.amount, s.coins[AT + 9].1.amount) = (b, a);
+        let (_, other) = s.coins[AT..].iter_mut().find(|(_, coin)| coin.amount != a).unwrap();
+        let b = std::mem::replace(&mut other.amount, a);
+        coin(s).amount = b;
     }, Coins(&["changed"; 2], "value")),
     ("height above the base", |s, w| coin(s).height = w.height() + 1,
         Words("above the base block")),

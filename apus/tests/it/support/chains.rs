@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-use apus_testchain::{Chain, Rng, Spec};
+use apus_testchain::{Chain, Mix, Rng, Spec};
 
 use super::with_genesis;
 
@@ -51,7 +51,11 @@ fn made_once(recipe: Recipe) -> &'static Chain {
     let cell = Arc::clone(CHAINS.lock().unwrap().entry(recipe).or_default());
     cell.get_or_init(|| {
         let chain = match recipe {
-            (seed, None) => Chain::new(Spec { busy_bytes: 10_000, ..Spec::small(seed) }),
+            (seed, None) => Chain::new(Spec {
+                busy_bytes: 7_000,
+                mix: Mix::few_signatures(),
+                ..Spec::small(seed)
+            }),
             (seed, Some((height, blocks, fork_seed))) => {
                 small(seed).fork(height, blocks, fork_seed)
             }

@@ -37,7 +37,7 @@ pub fn small_chain(seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
         keys: 16,
         in_block_percent: 15,
         never_spent_percent: 20,
-        mix: Mix::varied(),
+        mix: Mix::few_signatures(),
         top_blocks: 0,
     })
 }

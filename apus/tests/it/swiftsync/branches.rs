@@ -132,12 +132,10 @@ fn only_when_all_branches_are_tried_the_hints_are_blamed() {
     let place = world.place();
     let mut wrong = world.model.hints(world.height(), Numbering::Spendable);
     let spoiled = wrong.iter_mut().rev().find(|(unspent, _)| !unspent.is_empty()).unwrap();
-    let bit = spoiled.0.pop().unwrap();
+    spoiled.0.pop();
     let by_one = place.write_bytes("by_one.hints", &encode(&wrong, Format::Bip456));
-    let spoiled =
-        wrong.iter_mut().rev().find(|(unspent, n)| !unspent.is_empty() && *n > bit).unwrap();
-    spoiled.0.push(spoiled.1);
-    spoiled.1 += 1;
+    // No branch has a last block of so many outputs.
+    *wrong.last_mut().unwrap() = (vec![99], 100);
     let hints = place.write_bytes("wrong.hints", &encode(&wrong, Format::Bip456));
     let sources = [
         listed_first(&place, &other, true),
@@ -150,8 +148,8 @@ fn only_when_all_branches_are_tried_the_hints_are_blamed() {
     assert_eq!(failed_blocks(&place), 0);
     // Hints that no branch agrees with are corrected for one whose blocks they fit.
     let summary = world.try_swift(&place, Mode::Full, &by_one, &sources).unwrap();
-    assert_eq!(summary.best_block, world.tip());
-    assert_eq!(place.utxo_hash(), world.in_order().utxo_hash());
+    let taken = [world, other].into_iter().find(|branch| branch.tip() == summary.best_block);
+    assert_eq!(place.utxo_hash(), taken.expect("one of both").in_order().utxo_hash());
 }
 
 #[test]

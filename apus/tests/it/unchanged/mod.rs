@@ -18,7 +18,7 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
 use apus_store::{DataDir, DataDirOptions, IndexEntry};
-use apus_testchain::{Chain, Spec};
+use apus_testchain::{Chain, Mix, Spec};
 use apus_wire::Chain as Network;
 
 use crate::support::judge::Judge;
@@ -35,7 +35,11 @@ const HEIGHT: usize = 190;
 static WHOLE: LazyLock<Place> = LazyLock::new(|| {
     let place = Place::new(Network::Regtest);
     // Few transactions: each of a thousand runs would check their scripts.
-    let blocks = with_genesis(&Chain::new(Spec { busy_bytes: 3_000, ..Spec::small(5) }));
+    let blocks = with_genesis(&Chain::new(Spec {
+        busy_bytes: 3_000,
+        mix: Mix::few_signatures(),
+        ..Spec::small(5)
+    }));
     let all = place.write("all", &blocks);
     let some = place.write("some", &blocks[..=HEIGHT]);
     let synced = Place::new(Network::Regtest);
