@@ -12,7 +12,7 @@ use super::waiting::LIMIT;
 
 /// Returns the program, without arguments.
 pub fn program() -> Command {
-    Command::new(assert_cmd::cargo::cargo_bin("apus"))
+    Command::new(env!("CARGO_BIN_EXE_apus"))
 }
 
 /// Returns the program with these arguments, on the data directory and the network of `place`.
