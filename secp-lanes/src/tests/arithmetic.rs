@@ -33,28 +33,29 @@ impl Op for FieldOps {
     fn run<V: Vector>(self) -> Self::Output {
         let [a, b] = [Fe::<V>::from_words(load(&self.a)), Fe::from_words(load(&self.b))];
         let wide = |x: Fe<V>| x.add(x).add(x).add(x);
-        let mut results = Vec::new();
-        let mut put = |number: Fe<V>| results.push(rows(number));
-        put(a);
-        put(a.mul(b));
-        put(a.sqr());
-        put(a.add(b));
-        put(a.sub(b));
-        put(a.negate_if(self.mask));
-        put(a.sub(b).mul(wide(b)));
-        put(a.sub(b).sub(b).sqr());
-        put(a.square().fold().tripled().finish());
-        put(a.square().fold().tripled().finish_factor().mul(a.product(b).fold().finish_factor()));
-        put(a.product(b).fold().shifted::<2>().finish());
-        put(a.product(b).fold().sub::<1>(wide(b)).finish_signed());
-        put(a.product(b).fold().sub::<0>(a).finish_signed_factor().sqr());
-        put(a.product_minus::<3>(b, b.square()).fold().finish_signed());
-        put(a.product(b).fold().negate_if(self.mask).sub::<0>(a).finish_negated_factor().mul(b));
-        put(a.signed_if(self.mask).sub_signed(b.signed_if(!self.mask)));
-        put(a.below_2_256());
-        put(Fe::select(self.mask, a, b));
-        put(wide(wide(a).sub(b)));
-        put(a.inverse());
+        let results = [
+            a,
+            a.mul(b),
+            a.sqr(),
+            a.add(b),
+            a.sub(b),
+            a.negate_if(self.mask),
+            a.sub(b).mul(wide(b)),
+            a.sub(b).sub(b).sqr(),
+            a.square().fold().tripled().finish(),
+            a.square().fold().tripled().finish_factor().mul(a.product(b).fold().finish_factor()),
+            a.product(b).fold().shifted::<2>().finish(),
+            a.product(b).fold().sub::<1>(wide(b)).finish_signed(),
+            a.product(b).fold().sub::<0>(a).finish_signed_factor().sqr(),
+            a.product_minus::<3>(b, b.square()).fold().finish_signed(),
+            a.product(b).fold().negate_if(self.mask).sub::<0>(a).finish_negated_factor().mul(b),
+            a.signed_if(self.mask).sub_signed(b.signed_if(!self.mask)),
+            a.below_2_256(),
+            Fe::select(self.mask, a, b),
+            wide(wide(a).sub(b)),
+            a.inverse(),
+        ];
+        let results = results.iter().map(|number| rows(*number)).collect();
         (results, [a.zeros(), a.odd()])
     }
 }

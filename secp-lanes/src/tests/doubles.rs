@@ -21,7 +21,8 @@ use crate::vector::{
 use crate::vector::{avx2, fma::Fma};
 use crate::work::Work;
 
-/// A double, whose operations panic if a result that should be exact is not.
+/// A double, whose operations panic if a result that should be exact is not. They are not inlined, as
+/// those of portable vectors: that would take long to compile.
 #[derive(Clone, Copy)]
 struct Checked(f64);
 
@@ -41,34 +42,41 @@ fn two_product(a: f64, b: f64) -> (f64, f64) {
 impl Doubles for Checked {
     const REGISTERS: usize = LANES;
 
+    #[inline(never)]
     fn splat(number: f64) -> Self {
         Self(number)
     }
 
+    #[inline(never)]
     fn load(from: &Lanes, register: usize) -> Self {
         Self(f64::from_bits(from.0[register]))
     }
 
+    #[inline(never)]
     fn store(self, to: &mut Lanes, register: usize) {
         to.0[register] = self.0.to_bits();
     }
 
+    #[inline(never)]
     fn add(self, other: Self) -> Self {
         let (sum, lost) = two_sum(self.0, other.0);
         assert_eq!(lost, 0.0, "{:e} + {:e}", self.0, other.0);
         Self(sum)
     }
 
+    #[inline(never)]
     fn sub(self, other: Self) -> Self {
         self.add(Self(-other.0))
     }
 
+    #[inline(never)]
     fn mul(self, factor: Self) -> Self {
         let (product, lost) = two_product(self.0, factor.0);
         assert_eq!(lost, 0.0, "{:e} * {:e}", self.0, factor.0);
         Self(product)
     }
 
+    #[inline(never)]
     fn mul_add(self, factor: Self, plus: Self) -> Self {
         let sum = self.0.mul_add(factor.0, plus.0);
         // The sum is exact if the product is the sum minus `plus`: both are written as a rounded
@@ -78,14 +86,17 @@ impl Doubles for Checked {
         Self(sum)
     }
 
+    #[inline(never)]
     fn mul_sub(self, factor: Self, minus: Self) -> Self {
         self.mul_add(factor, Self(-minus.0))
     }
 
+    #[inline(never)]
     fn add_rounded(self, other: Self) -> Self {
         Self(self.0 + other.0)
     }
 
+    #[inline(never)]
     fn mul_add_rounded(self, factor: Self, plus: Self) -> Self {
         Self(self.0.mul_add(factor.0, plus.0))
     }
