@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use apus_disk::Disk;
 use apus_node::REBUILD_MARK;
 use apus_store::{DataDir, DataDirOptions};
-use apus_testchain::{Chain, Rng, Spec, copy_dir};
+use apus_testchain::{Chain, Mix, Rng, Spec, copy_dir};
 use apus_wire::{Chain as NetworkName, Network};
 
 use super::truth::Truth;
@@ -136,7 +136,7 @@ impl World {
         fs::create_dir_all(dir)?;
         let dir = dir.canonicalize()?;
         let place = tempfile::Builder::new().prefix("trials-").tempdir_in(dir)?;
-        let spec = Spec { busy_blocks: 60, ..Spec::small(seed) };
+        let spec = Spec { busy_blocks: 60, mix: Mix::few_signatures(), ..Spec::small(seed) };
         let chain = Chain::new(spec);
         let blocks = place.path().join("source.dat");
         let mut framed = Vec::new();
