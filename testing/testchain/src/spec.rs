@@ -172,8 +172,8 @@ impl Mix {
         Mix::varied_with(1_000)
     }
 
-    /// Returns a mix like [`Mix::varied`], but most outputs that can be spent need no signature: for
-    /// tests whose subject is not scripts.
+    /// Returns a mix like [`Mix::varied`], but most outputs that can be spent need no signature:
+    /// for tests whose subject is not scripts.
     pub fn few_signatures() -> Self {
         let mut mix = Mix::varied();
         for kind in ALL_KINDS.into_iter().filter(|kind| kind.is_keyless()) {
