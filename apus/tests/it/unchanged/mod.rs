@@ -36,7 +36,7 @@ static WHOLE: LazyLock<Place> = LazyLock::new(|| {
     let place = Place::new(Network::Regtest);
     // Few transactions: each of a thousand runs would check their scripts.
     let blocks = with_genesis(&Chain::new(Spec {
-        busy_bytes: 3_000,
+        busy_bytes: 3_500,
         mix: Mix::few_signatures(),
         ..Spec::small(5)
     }));
