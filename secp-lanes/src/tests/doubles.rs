@@ -21,8 +21,8 @@ use crate::vector::{
 use crate::vector::{avx2, fma::Fma};
 use crate::work::Work;
 
-/// A double, whose operations panic if a result that should be exact is not. They are not inlined,
-/// as those of portable vectors: that would take long to compile.
+/// A double, whose operations panic if a result that should be exact is not. Like those of portable
+/// vectors, they are not inlined, which would take long to compile.
 #[derive(Clone, Copy)]
 struct Checked(f64);
 

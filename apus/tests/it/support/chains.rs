@@ -11,7 +11,8 @@ use super::with_genesis;
 /// of blocks after it, and the fork's seed.
 type Recipe = (u64, Option<(u32, u32, u64)>);
 
-/// Returns a chain of 150 quiet blocks and 50 of about 10 kB, with every kind of script.
+/// Returns a chain of 150 quiet blocks and 50 of about 7 kB, with every kind of script and few
+/// signatures.
 pub fn small(seed: u64) -> &'static Chain {
     made_once((seed, None))
 }
