@@ -163,6 +163,8 @@ fn what_is_invalid_is_refused_again() {
     blocks.extend_from_slice(&with_genesis(bad)[181..]);
     // The better branch ends with a block that claims too much.
     blocks.push(bad.broken(Break::BadCbAmount).block);
+    let shorter = small_fork(5, 180, 22, 6);
+    assert_eq!(hash_of(&with_genesis(shorter)[199]), hash_of(&with_genesis(bad)[199]));
     let place = Place::new(Network::Regtest);
     place.sync_blocks("both", &blocks);
     let coins = place.utxo_hash();

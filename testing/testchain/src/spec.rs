@@ -169,31 +169,27 @@ impl Mix {
     /// Returns a mix of every kind in about equal shares, except that the oversized one is rare,
     /// and of every hash type, including those without a name.
     pub fn varied() -> Self {
-        Mix::varied_with(1_000)
+        Mix::varied_with(1_000, 1_000)
     }
 
     /// Returns a mix like [`Mix::varied`], but most outputs that can be spent need no signature:
     /// for tests whose subject is not scripts.
     pub fn few_signatures() -> Self {
-        let mut mix = Mix::varied();
-        for kind in ALL_KINDS.into_iter().filter(|kind| kind.is_keyless()) {
-            mix.weights[kind as usize] += 9_000;
-            mix.total += 9_000;
-        }
-        mix
+        Mix::varied_with(1_000, 10_000)
     }
 
     /// Returns a mix like [`Mix::varied`], but with two thirds of [`Kind::Odd`].
     pub fn odd() -> Self {
-        Mix::varied_with(2_000 * KINDS as u32)
+        Mix::varied_with(2_000 * KINDS as u32, 1_000)
     }
 
-    /// Returns a mix of every kind, with a weight of 1,000 except for odd ones and the oversized
-    /// one.
-    fn varied_with(odd: u32) -> Self {
-        let weight = |kind| match kind {
+    /// Returns a mix of every kind, with a weight of 1,000 except for odd ones, those that need no
+    /// signature, and the oversized one.
+    fn varied_with(odd: u32, keyless: u32) -> Self {
+        let weight = |kind: Kind| match kind {
             Kind::Oversized => 3,
             Kind::Odd => odd,
+            _ if kind.is_keyless() => keyless,
             _ => 1_000,
         };
         let mix = Mix::new(&ALL_KINDS.map(|kind| (kind, weight(kind))));

@@ -25,8 +25,17 @@ pub enum Mode {
 
 pub const MODES: [Mode; 2] = [Mode::AssumeValid, Mode::Full];
 
-/// Returns a chain of many small blocks with every kind of output.
+/// Returns a chain of many small blocks with every kind of output and few signatures.
 pub fn small_chain(seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
+    chain_of(Mix::few_signatures(), seed, busy_blocks, busy_bytes)
+}
+
+/// Returns a chain like [`small_chain`] of which most inputs have signatures.
+pub fn signed_chain(seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
+    chain_of(Mix::varied(), seed, busy_blocks, busy_bytes)
+}
+
+fn chain_of(mix: Mix, seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
     Chain::new(Spec {
         seed,
         quiet_blocks: 110,
@@ -37,7 +46,7 @@ pub fn small_chain(seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
         keys: 16,
         in_block_percent: 15,
         never_spent_percent: 20,
-        mix: Mix::few_signatures(),
+        mix,
         top_blocks: 0,
     })
 }

@@ -325,7 +325,7 @@ fn a_sample_of_blocks_is_not_stored() {
 }
 
 /// A chain of which 155 blocks are not stored.
-pub fn small_world() -> World {
+fn small_world() -> World {
     World::of(&small_chain(44, 330, 2_500))
 }
 
