@@ -9,6 +9,7 @@ use apus_wire::{Chain, Network};
 
 use super::error::SyncError;
 use super::options::Options;
+use super::unindexed::refuse_unindexed;
 
 /// Opens the directory that `options` name.
 ///
@@ -60,6 +61,7 @@ pub fn check_synced(options: &Options) -> Result<(), SyncError> {
     if is_directory(&directory.join("chainstate"))? {
         return Ok(());
     }
+    refuse_unindexed(options)?;
     let mut others = Vec::new();
     for other in Chain::ALL.map(Network::new) {
         let chainstate = options.datadir.join(other.subdirectory).join("chainstate");

@@ -15,6 +15,7 @@ use super::block::script_difference::ScriptDifference;
 use super::coin_count;
 use super::error::SyncError;
 use super::options::{AssumeValid, Options, ScriptEngine};
+use super::unindexed::refuse_unindexed;
 
 /// The directory in Core's `chainstate` that holds the new set while it is built.
 pub const DIRECTORY: &str = "chainstate/reindex";
@@ -44,6 +45,7 @@ impl Rebuild {
         let is_dir = |name: &str| network_dir.join(name).is_dir();
         // With a chainstate but no index, the error of opening the directory says more.
         if !is_dir("blocks/index") && !is_dir("chainstate") {
+            refuse_unindexed(options)?;
             return Err(SyncError::Input(format!(
                 "{} holds no blocks to reindex; `apus sync` downloads blocks, or reads them from \
                  files with --from",

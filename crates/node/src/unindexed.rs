@@ -3,39 +3,24 @@
 
 use std::path::Path;
 
-use apus_disk::{Disk, StoreError};
+use apus_disk::StoreError;
 use apus_progress::words::shell_word;
-use apus_store::{
-    BlockFiles, BlockIndex, BlockSource, DataDir, IndexDb, SourceItem, list_block_files,
-};
+use apus_store::{BlockIndex, BlockSource, DataDir, SourceItem, list_block_files};
 use apus_wire::{Cursor, Header};
 
-use super::directory::open_directory;
-use super::error::SyncError;
 use super::options::Options;
 
-/// Opens the data directory that `options` name, and its blocks.
-///
-/// # Errors
-/// Those of [`open_directory`] and [`DataDir::open_blocks`]; and there are block files without an
-/// index of them, in which case nothing is created.
-pub fn open_indexed(
-    options: &Options,
-    disk: &Disk,
-    read_only: bool,
-) -> Result<(DataDir, IndexDb, BlockIndex, BlockFiles), SyncError> {
-    let has_index = options.network_dir().join("blocks/index/CURRENT").is_file();
-    if !read_only && !has_index {
-        refuse_unindexed(&options.blocks_path(), options)?;
+/// Returns an error if the data directory that `options` name has block files, but no index of
+/// them. Nothing is created.
+pub fn refuse_unindexed(options: &Options) -> Result<(), StoreError> {
+    if options.network_dir().join("blocks/index/CURRENT").is_file() {
+        return Ok(());
     }
-    let dir = open_directory(options, disk, read_only)?;
-    let (db, index, files) = dir.open_blocks()?;
-    refuse_half_an_index(&dir, &index, options)?;
-    Ok((dir, db, index, files))
+    refuse_block_files(&options.blocks_path(), options)
 }
 
 /// Returns an error if the index of an opened directory is not complete.
-fn refuse_half_an_index(
+pub fn refuse_half_an_index(
     dir: &DataDir,
     index: &BlockIndex,
     options: &Options,
@@ -45,12 +30,12 @@ fn refuse_half_an_index(
                     finish, or rebuild the index with `apus reindex --index`";
         return Err(StoreError::new(dir.index_path(), what));
     }
-    if index.entries.is_empty() { refuse_unindexed(dir.blocks_path(), options) } else { Ok(()) }
+    if index.entries.is_empty() { refuse_block_files(dir.blocks_path(), options) } else { Ok(()) }
 }
 
 /// Returns an error if there are block files in `blocks`, for a data directory whose index is
 /// missing or empty. Nothing is created.
-fn refuse_unindexed(blocks: &Path, options: &Options) -> Result<(), StoreError> {
+fn refuse_block_files(blocks: &Path, options: &Options) -> Result<(), StoreError> {
     let network = &options.network;
     if list_block_files(blocks)?.is_empty() {
         return Ok(());

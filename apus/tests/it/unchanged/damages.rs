@@ -137,6 +137,10 @@ pub const DAMAGES: &[Damage] = &[
     damage("chainstate with a torn manifest", |p| cut(&named(&chainstate(p), "MANIFEST"), 60)),
     damage("chainstate with a bad table", |p| flip(&first_table(&chainstate(p)), 50)),
     damage("chainstate without a table", |p| gone(&first_table(&chainstate(p)))),
+    damage("chainstate and index missing", |p| {
+        gone(&chainstate(p));
+        gone(&index(p));
+    }),
     // Block files elsewhere.
     damage("blocks moved", |p| {
         let to = moved_blocks(p);

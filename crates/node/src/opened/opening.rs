@@ -20,6 +20,7 @@ use crate::block::scripts::ScriptChecker;
 use crate::block::validate::BranchTimes;
 use crate::coin_count::CoinCount;
 use crate::commit::{Ledger, Writes};
+use crate::directory::open_directory;
 use crate::error::SyncError;
 use crate::forecast::Forecast;
 use crate::options::Options;
@@ -29,7 +30,7 @@ use crate::run::Run;
 use crate::snapshot_chainstate::SnapshotChainstate;
 use crate::sources::Sources;
 use crate::system_clock::refuse_clock_behind;
-use crate::unindexed::open_indexed;
+use crate::unindexed::{refuse_half_an_index, refuse_unindexed};
 use crate::view::View;
 
 /// Number of index entries after which entries in the tree give up their memory: 9 MB of
@@ -48,7 +49,12 @@ impl Node {
         let Run { options, disk, .. } = run;
         let network = &options.network;
         let read_only = matches!(coins, Coins::ReadOnly);
-        let (dir, index_db, index, files) = open_indexed(options, disk, read_only)?;
+        if !read_only {
+            refuse_unindexed(options)?;
+        }
+        let dir = open_directory(options, disk, read_only)?;
+        let (index_db, index, files) = dir.open_blocks()?;
+        refuse_half_an_index(&dir, &index, options)?;
         let chainstate_path = match coins {
             Coins::InPlace | Coins::ReadOnly => dir.chainstate_path(),
             Coins::New(rebuild) => rebuild.prepare(disk)?,
