@@ -84,7 +84,8 @@ struct Note {
 /// range, or were replaced by others in a reorganisation. Removes those above the tip.
 ///
 /// # Errors
-/// The range is not in the chain; as for [`export`](super::export); or a file cannot be replaced.
+/// The range is not in the chain; the directory has ranges of another number of blocks; as for
+/// [`export`](super::export); or a file cannot be replaced.
 pub fn export_ranges(
     options: &Options,
     asked: &Ranges,
@@ -92,6 +93,10 @@ pub fn export_ranges(
 ) -> Result<RangesDone, SyncError> {
     remedy::naming(options, || {
         let work = Work::open(options, asked, watch)?;
+        let others = work.others()?;
+        if let Some((_, other)) = others.iter().find(|(start, _)| start % asked.blocks != 0) {
+            return Err(work.is_no_range(other).into());
+        }
         let mut done = RangesDone::default();
         for number in work.numbers()? {
             check_stop(watch.stop)?;
@@ -109,7 +114,9 @@ pub fn export_ranges(
             done.bytes += note.bytes;
         }
         if asked.only.is_none() {
-            work.remove_above()?;
+            for (_, above_tip) in others {
+                work.remove(&above_tip)?;
+            }
         }
         Ok(done)
     })
@@ -140,7 +147,8 @@ pub fn ranges_to_write(
 /// more, and compares. The blocks are those of the headers, by their hashes and merkle roots.
 ///
 /// # Errors
-/// A file is missing or holds something else; as for [`export`](super::export).
+/// A file is missing or holds something else; there are others, unless one range is asked for; as
+/// for [`export`](super::export).
 pub fn verify_ranges(
     options: &Options,
     asked: &Ranges,
@@ -148,6 +156,11 @@ pub fn verify_ranges(
 ) -> Result<RangesDone, SyncError> {
     remedy::naming(options, || {
         let work = Work::open(options, asked, watch)?;
+        if asked.only.is_none()
+            && let Some((_, other)) = work.others()?.first()
+        {
+            return Err(work.is_no_range(other).into());
+        }
         let mut done = RangesDone::default();
         for number in work.numbers()? {
             check_stop(watch.stop)?;
@@ -156,8 +169,13 @@ pub fn verify_ranges(
             let wrong = |what: &str| StoreError::new(&path, what);
             let note = work.note(number)?.ok_or_else(|| wrong("this file is missing"))?;
             if !note.is_of(&due) {
-                let what = "the chain has other blocks at these heights: `apus shard export` \
-                            writes this file again";
+                let is_other_form = note.is_of(&Note { forms: note.forms.clone(), ..due });
+                let what = if is_other_form {
+                    "this file was written with other options for its columns: give the same ones"
+                } else {
+                    "the chain has other blocks at these heights: `apus shard export` writes this \
+                     file again"
+                };
                 return Err(wrong(what).into());
             }
             let made = work.make(due, &mut io::sink(), &Output::new(&path))?;
@@ -302,22 +320,35 @@ impl<'a> Work<'a> {
         Ok(Note { rows, bytes, sha256: hex(&hasher.finalize()), ..due })
     }
 
-    /// Removes the files of ranges that begin above the tip.
-    fn remove_above(&self) -> Result<(), StoreError> {
+    /// Returns the directories of ranges that are none of this chain and of this number of blocks,
+    /// with the heights at which they begin. Programs that read the table would read them, too.
+    fn others(&self) -> Result<Vec<(u32, PathBuf)>, StoreError> {
         let directory = self.table_directory();
-        for name in self.disk.list(&directory)? {
-            let start = name.strip_prefix("start_height=").and_then(|start| start.parse().ok());
-            let directory = directory.join(&name);
-            if start.is_some_and(|start: u32| start > self.chain.height())
-                && directory.join(NOTE).is_file()
-            {
-                for name in self.disk.list(&directory)? {
-                    self.disk.remove(directory.join(name))?;
-                }
-                self.disk.remove_empty_dir(&directory)?;
-            }
+        let names = self.disk.list(&directory)?;
+        let ranges = names.into_iter().filter_map(|name| {
+            let start: u32 = name.strip_prefix("start_height=")?.parse().ok()?;
+            let is_one = start % self.asked.blocks == 0 && start <= self.chain.height();
+            let path = directory.join(name);
+            (!is_one && path.join(NOTE).is_file()).then_some((start, path))
+        });
+        Ok(ranges.collect())
+    }
+
+    fn is_no_range(&self, directory: &Path) -> StoreError {
+        let what = format!(
+            "this is no range of {} blocks of the chain, and its rows would count twice or are not \
+             in the chain: give the --blocks with which it was written, or another directory",
+            self.asked.blocks
+        );
+        StoreError::new(directory, what)
+    }
+
+    /// Removes the directory of a range and all files in it.
+    fn remove(&self, directory: &Path) -> Result<(), StoreError> {
+        for name in self.disk.list(directory)? {
+            self.disk.remove(directory.join(name))?;
         }
-        Ok(())
+        self.disk.remove_empty_dir(directory)
     }
 }
 

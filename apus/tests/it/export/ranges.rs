@@ -8,7 +8,7 @@ use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use super::{blocks, synced};
 use crate::support::Place;
 use crate::support::chains::small;
-use crate::support::program::apus;
+use crate::support::program::{apus, assert_ends};
 use crate::support::with_genesis;
 
 /// Runs `apus shard COMMAND TABLE` with ranges of 50 blocks. Returns whether it succeeded, standard
@@ -95,6 +95,30 @@ fn a_file_that_was_changed_or_lost_is_named_and_written_again() {
     assert_eq!(ranges(&place, "export", "outputs", &["--todo"]).1, "2\n");
     ranges(&place, "export", "outputs", &[]);
     assert!(std::fs::read(&path).unwrap() == kept);
+}
+
+#[test]
+fn files_that_are_no_range_are_refused() {
+    let place = synced(&blocks());
+    assert!(ranges(&place, "export", "blocks", &["--txid", "raw"]).0);
+    let (proved, _, err) = ranges(&place, "verify-export", "blocks", &[]);
+    assert!(!proved && err.contains("other options for its columns"), "{err}");
+    assert!(ranges(&place, "export", "blocks", &[]).0);
+    // Rows would count twice.
+    let before = files(&place, "blocks");
+    let out = out(&place);
+    for command in ["export", "verify-export"] {
+        let args = ["shard", command, "blocks", "-o", out.to_str().unwrap(), "--blocks", "60"];
+        let words = ["start_height=", "no range of 60 blocks", "give the --blocks"];
+        assert_ends(&apus(&place, &args), 1, &words);
+    }
+    assert!(files(&place, "blocks") == before);
+    // Rows of blocks that are no longer in the chain.
+    assert_ends(&apus(&place, &["rewind", "--height=99"]), 0, &[]);
+    let (proved, _, err) = ranges(&place, "verify-export", "blocks", &[]);
+    assert!(!proved && err.contains("start_height=1"), "{err}");
+    assert!(ranges(&place, "export", "blocks", &[]).0);
+    assert!(ranges(&place, "verify-export", "blocks", &[]).0);
 }
 
 #[test]
