@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use apus_node::{Options, SyncError};
 use apus_progress::Method;
@@ -119,6 +120,58 @@ fn a_join_that_moves_or_is_given_up_leaves_no_temporary_files() {
     assert_eq!(finish(&in_order).height, 206);
     assert!(entries(&two).is_empty() && !place.network_dir().join("join").exists());
     assert_eq!(place.utxo_hash().0, expected());
+}
+
+/// Finishes a join, and returns whether it has read blocks again.
+fn reads_again(options: &Options) -> bool {
+    let stop = AtomicBool::new(false);
+    let reads = AtomicBool::new(false);
+    let observer = StopWhen(&stop, |progress: &Progress| {
+        reads.fetch_or(progress.phase == Phase::JoinReading, Relaxed);
+        false
+    });
+    let watch = Watch::new(&observer, &stop);
+    let summary = sync::sync(options, &[data("regtest-1-206.dat")], watch).unwrap();
+    assert_eq!(summary.height, 206);
+    reads.into_inner()
+}
+
+#[test]
+fn a_copy_leaves_the_saved_work_of_the_original() {
+    for is_elsewhere in [false, true] {
+        let place = Place::new(Chain::Regtest);
+        let spill = place.root().join("spill");
+        std::fs::create_dir(&spill).unwrap();
+        let spill = is_elsewhere.then_some(spill.as_path());
+        assert!(stop_in(&options(&place, spill), Phase::JoinMatching).saved.is_some());
+        let copies = [Method::Join, Method::InOrder].map(|method| (method, place.copy()));
+        for (method, copy) in &copies {
+            let options = Options { method: Some(*method), ..options(copy, None) };
+            assert_eq!(finish(&options).height, 206);
+            assert_eq!(copy.utxo_hash().0, expected());
+        }
+        assert!(!reads_again(&options(&place, spill)), "{is_elsewhere}: it was all saved");
+        assert_eq!(place.utxo_hash().0, expected());
+    }
+}
+
+#[test]
+fn a_join_is_carried_on_in_a_directory_that_was_moved() {
+    let place = Place::new(Chain::Regtest);
+    assert!(stop_in(&options(&place, None), Phase::JoinMatching).saved.is_some());
+    let moved = place.root().join("moved");
+    std::fs::rename(place.datadir(), &moved).unwrap();
+    assert!(!reads_again(&Options { datadir: moved, ..options(&place, None) }));
+}
+
+#[test]
+fn another_method_says_that_it_gives_up_a_join() {
+    let place = Place::new(Chain::Regtest);
+    stop_in(&options(&place, None), Phase::JoinMatching);
+    let args = ["txoutset", "info"];
+    assert_ends(&apus(&place, &args), 1, &["a sync that was interrupted", "`apus status`"]);
+    let output = apus(&place, &["sync", "--connect=0", "--method=order", "--assumevalid=0"]);
+    assert_ends(&output, 0, &["The interrupted join is given up"]);
 }
 
 #[test]

@@ -443,10 +443,18 @@ pub fn about_height(chainstate: &Chainstate) -> String {
     newest.map_or_else(String::new, |height| format!(", at about height {height},"))
 }
 
-/// Returns the error for an empty UTXO set.
+/// Returns the error for an empty UTXO set. A join or a SwiftSync may have been interrupted, which
+/// commits its coins at the end, and which another method would give up.
 pub fn no_coins(dir: &DataDir) -> StoreError {
-    let what = "the UTXO set is empty: no block is connected; run `apus sync` to connect stored \
-                blocks, blocks from peers, or blocks from files given with --from";
+    let is_unfinished =
+        ["join", "swiftsync"].iter().any(|name| dir.path().join(name).join("progress").is_file());
+    let what = if is_unfinished {
+        "the UTXO set is empty until a sync that was interrupted ends: finish it (`apus status` \
+         says how)"
+    } else {
+        "the UTXO set is empty: no block is connected; run `apus sync` to connect stored blocks, \
+         blocks from peers, or blocks from files given with --from"
+    };
     StoreError::new(dir.chainstate_path(), what)
 }
 

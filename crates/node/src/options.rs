@@ -344,9 +344,15 @@ impl Options {
             None => self.join_path(),
             Some(dir) => {
                 let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
-                dir.join(format!("apus-join-{}", self.mark()))
+                dir.join(self.spill_name())
             }
         }
+    }
+
+    /// Returns the name of this data directory's own directory in [`JoinOptions::spill_dir`]. A
+    /// copy of the data directory has another.
+    pub fn spill_name(&self) -> String {
+        format!("apus-join-{}", self.mark())
     }
 
     /// Returns 16 hex digits that identify the network's own directory, from its path and from its

@@ -12,6 +12,7 @@ use super::in_order::activate::{Goal, activate, activate_best_chain, return_to_f
 use super::join::build::Joined;
 use super::method::{ChosenMethod, choose};
 use super::saved_work::SavedSync;
+use super::unfinished::saved_by;
 use super::{join, swift};
 
 /// Number of joins that may end below a damaged or invalid block before all other blocks are
@@ -56,6 +57,12 @@ pub fn connect_all(
     let before = node.tip();
     course.chosen = Some(choice);
     for other in Method::ALL.into_iter().filter(|other| *other != method) {
+        if saved_by(other, node.dir().disk(), node.options())?.is_some() {
+            watch.observer.note(&format!(
+                "The interrupted {} is given up, since this run takes another method",
+                other.name()
+            ));
+        }
         give_up_saved(node, other)?;
     }
     match method {

@@ -49,6 +49,27 @@ fn noted(disk: &Disk, options: &Options) -> Result<Option<PathBuf>, StoreError> 
     Ok(path.map(|path| PathBuf::from(OsString::from_vec(path))))
 }
 
+/// Returns whether the directory `spill`, which [`note`] wrote down, belongs to this data
+/// directory. It does not if this one is a copy: the original may still need it.
+fn is_own(spill: &Path, options: &Options) -> bool {
+    spill.file_name().is_some_and(|name| name == options.spill_name().as_str())
+}
+
+/// Returns the directory for temporary files in which an interrupted join may carry on; `None` if
+/// it belongs to another data directory, or the user names another one.
+pub(super) fn may_carry_on_in(
+    disk: &Disk,
+    options: &Options,
+) -> Result<Option<PathBuf>, StoreError> {
+    let spill = match noted(disk, options)? {
+        None => options.join_path(),
+        Some(spill) if is_own(&spill, options) => spill,
+        Some(_) => return Ok(None),
+    };
+    let is_wanted = options.join.spill_dir.is_none() || spill == options.spill_path();
+    Ok(is_wanted.then_some(spill))
+}
+
 /// Fails if the directory for the temporary files of an interrupted join is gone. Apus cannot have
 /// removed it, since it removes the saved work first.
 pub(super) fn expect(spill: &Path, options: &Options) -> Result<(), StoreError> {
@@ -99,11 +120,20 @@ pub fn unfinished(disk: &Disk, options: &Options) -> Result<Option<SavedJoin>, S
     }))
 }
 
-/// Returns the existing directories in which an interrupted join may have left something.
+/// Returns the existing directories in which an interrupted join may have left something. Warns if
+/// something may be left in one that belongs to another data directory.
 pub(super) fn left(disk: &Disk, options: &Options) -> Result<Vec<PathBuf>, StoreError> {
-    let saved = load(disk, options)?.map(|saved| saved.spill);
     let mut all = vec![options.join_path()];
-    for spill in saved.into_iter().chain(noted(disk, options)?).chain([options.spill_path()]) {
+    let noted = noted(disk, options)?;
+    if let Some(other) = noted.as_ref().filter(|spill| spill.is_dir() && !is_own(spill, options)) {
+        tracing::warn!(
+            "{} was left: it has the temporary files of an interrupted join of another data \
+             directory, or of this one before it was moved; remove it if no other needs it",
+            other.display()
+        );
+    }
+    let own = noted.filter(|spill| is_own(spill, options));
+    for spill in own.into_iter().chain([options.spill_path()]) {
         if !all.contains(&spill) {
             all.push(spill);
         }

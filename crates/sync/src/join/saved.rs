@@ -1,9 +1,6 @@
 //! The saved work of a join.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
 
 use apus_disk::SavedParts;
 use apus_hash::{Hash, HashKey};
@@ -16,7 +13,7 @@ use super::state::{JoinState, PairCounts, Paired, ReadCounts, SpanState, UndoAt}
 use apus_node::sealed::{bytes, counts, numbers, put_bytes, put_counts, put_numbers, seal, unseal};
 
 /// First bytes of the file; the last byte is the version.
-const MAGIC: &[u8; 8] = b"apusjn\x00\x04";
+const MAGIC: &[u8; 8] = b"apusjn\x00\x05";
 
 /// What a run must have in common with the interrupted one to carry on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +30,6 @@ pub(super) struct Key {
 #[derive(PartialEq, Eq)]
 pub(super) struct Saved {
     pub key: Key,
-    /// The directory of the spill file.
-    pub spill: PathBuf,
     /// The key of the hashes by which blocks are recognised when they are read again.
     pub hash_key: HashKey,
     pub layout: Layout,
@@ -50,7 +45,6 @@ impl Saved {
             out.extend_from_slice(&self.key.base.0);
             out.extend_from_slice(&self.key.target.0);
             put_bytes(out, self.key.kind.as_bytes());
-            put_bytes(out, self.spill.as_os_str().as_bytes());
             out.extend_from_slice(self.hash_key.as_bytes());
             let Layout { partitions, bucket_ends, first_height } = &self.layout;
             put_numbers(out, &[u64::from(*partitions), u64::from(*first_height)]);
@@ -66,14 +60,13 @@ impl Saved {
         let content = unseal(MAGIC, file)?;
         let mut cursor = Cursor::new(content);
         let key = read_key(&mut cursor).ok()?;
-        let spill = PathBuf::from(OsStr::from_bytes(bytes(&mut cursor).ok()?));
         let hash_key = HashKey::new(cursor.array().ok()?);
         let (layout, state, positions) = read(&mut cursor).ok()?;
         let mut rest = &content[cursor.position()..];
         let parts = SavedParts::read(&mut rest).filter(|_| rest.is_empty())?;
         let fits =
             parts.parts() == layout.parts() && state.paired.done.len() == layout.partitions();
-        fits.then_some(Self { key, spill, hash_key, layout, state, positions, parts })
+        fits.then_some(Self { key, hash_key, layout, state, positions, parts })
     }
 }
 
@@ -224,6 +217,8 @@ fn list<'a, T>(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use apus_disk::{Caching, Disk, Parts};
     use apus_join::{Memory, Span};
 
@@ -255,15 +250,24 @@ mod tests {
         let key = Key { base, target, kind };
         let parts = parts.save().unwrap();
         let positions = Hash([3; 32]);
-        let spill = dir.path().to_path_buf();
         let hash_key = HashKey::new([4; 32]);
-        let saved = Saved { key, spill, hash_key, layout, state, positions, parts };
+        let saved = Saved { key, hash_key, layout, state, positions, parts };
         let file = saved.to_bytes();
         assert!(Saved::parse(&file).unwrap() == saved);
         for at in 0..file.len() {
             let mut damaged = file.clone();
             damaged[at] ^= 1;
             assert!(Saved::parse(&damaged).is_none() && Saved::parse(&file[..at]).is_none());
+        }
+    }
+
+    /// They tell a fuzzer nothing if they are of an older version.
+    #[test]
+    fn the_seeds_of_the_fuzzer_are_read() {
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/join_progress");
+        for seed in ["fault", "matching", "one-partition", "reading", "regtest-20", "undo"] {
+            let bytes = std::fs::read(seeds.join(seed)).unwrap();
+            assert!(rewrite_join_progress(&bytes[1..]).is_some(), "{seed}");
         }
     }
 }

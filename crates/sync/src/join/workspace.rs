@@ -63,15 +63,21 @@ impl Workspace {
         if saved.is_none() && progress.is_file() {
             observer.note(&unreadable(&progress, "the join"));
         }
-        let fits = |saved: &Saved| {
-            saved.key == key
-                && may_carry_on_at(&saved.spill, node.options())
-                && fits(saved, plan, &node.shared(), node.ledger())
-        };
+        let is_saved = saved.is_some();
+        let fits =
+            |saved: &Saved| saved.key == key && fits(saved, plan, &node.shared(), node.ledger());
         let memory = memory(node.options(), node.ledger());
-        if let Some(saved) = saved.filter(fits) {
-            directory::expect(&saved.spill, node.options())?;
-            match Self::resume(node.dir().disk(), node.options(), memory, key.clone(), saved) {
+        let spill = directory::may_carry_on_in(node.dir().disk(), node.options())?;
+        let resumed = saved.filter(fits).zip(spill);
+        if is_saved && resumed.is_none() {
+            observer.note(
+                "The interrupted join is given up: this one has other blocks, another place for \
+                 temporary files, or other options",
+            );
+        }
+        if let Some((saved, spill)) = resumed {
+            directory::expect(&spill, node.options())?;
+            match Self::resume(node.dir().disk(), node.options(), memory, saved, spill) {
                 Ok(mut work) => {
                     work.state.assumed = plan.assumed_blocks(node.tree());
                     return Ok(work);
@@ -102,11 +108,10 @@ impl Workspace {
         disk: &Disk,
         options: &Options,
         memory: Memory,
-        key: Key,
         saved: Saved,
+        spill: PathBuf,
     ) -> Result<Self, StoreError> {
-        let Saved { layout, state, hash_key, .. } = saved;
-        let spill = saved.spill;
+        let Saved { key, layout, state, hash_key, .. } = saved;
         let progress = progress_path(options);
         let path = spill_file(&spill);
         let piece_bytes = layout.piece_bytes(memory);
@@ -136,7 +141,6 @@ impl Workspace {
         let room = self.parts.take_forgotten();
         let saved = Saved {
             key: self.key.clone(),
-            spill: self.spill.clone(),
             hash_key: self.hash_key.clone(),
             layout: self.layout.clone(),
             state: self.state.clone(),
@@ -232,7 +236,7 @@ pub fn saved_target(node: &Node, target: BlockId) -> Result<Option<SavedTarget>,
     let height = node.tree().node(found).height;
     let fits = node.tree().ancestor(target, height) == Some(found)
         && saved.key == key(node, found)
-        && may_carry_on_at(&saved.spill, node.options());
+        && directory::may_carry_on_in(node.dir().disk(), node.options())?.is_some();
     let all = saved.state.spans.last().map_or(0, |span| span.end).max(1);
     // The first pass takes about as long as the other two together.
     let done = (saved.state.blocks_read() + saved.state.checked) as f64 / (2 * all) as f64;
@@ -260,7 +264,7 @@ pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
         && node.ledger().pruning.target().is_none()
         && is_in_place(node.chainstate(), node.dir())
         && saved.key == Key { target: saved.key.target, ..key(node, node.tip()) }
-        && may_carry_on_at(&saved.spill, node.options());
+        && directory::may_carry_on_in(node.dir().disk(), node.options())?.is_some();
     Ok(is_lacking.then_some(end))
 }
 
@@ -271,12 +275,6 @@ pub struct SavedTarget {
     pub target: BlockId,
     /// Share of the work that is done, from 0 to 1.
     pub done: f64,
-}
-
-/// Returns whether a join with its records in the directory `spill` may carry on there: always,
-/// unless the user names another directory.
-fn may_carry_on_at(spill: &Path, options: &Options) -> bool {
-    options.join.spill_dir.is_none() || spill == options.spill_path()
 }
 
 /// Returns the key of a join from the tip of `node` to `target`. It can carry on from saved work
