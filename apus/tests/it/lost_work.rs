@@ -40,10 +40,13 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
     let blocks = place.network_dir().join("blocks");
     let away = place.root().join("away");
     std::fs::rename(&blocks, &away).unwrap();
-    // The mount point is missing, or it is an empty directory.
-    for mount_point in [false, true] {
-        if mount_point {
-            std::fs::create_dir(&blocks).unwrap();
+    // The mount point is missing, or it is an empty directory. At last the UTXO set does not open.
+    let current = place.network_dir().join("chainstate/CURRENT");
+    for state in 0..3 {
+        match state {
+            1 => std::fs::create_dir(&blocks).unwrap(),
+            2 => std::fs::rename(&current, current.with_extension("away")).unwrap(),
+            _ => {}
         }
         let before = tree(place.root());
         for args in [
@@ -52,6 +55,7 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
             &["serve"],
             &["reindex"],
             &["reindex", "--allow-shrink"],
+            &["reindex", "--index"],
             &["sync", "--from", place.root().join("blocks").to_str().unwrap()],
             &["hints", "create", "-o", place.root().join("hints").to_str().unwrap()],
         ] {
@@ -62,6 +66,7 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
     }
     std::fs::remove_dir(&blocks).unwrap();
     std::fs::rename(&away, &blocks).unwrap();
+    std::fs::rename(current.with_extension("away"), &current).unwrap();
     assert_eq!(place.utxo_hash(), utxo_hash);
 }
 

@@ -215,22 +215,38 @@ fn lock_shared(disk: &Disk, path: &Path, blocks: &Path) -> Result<[DirLock; 2]> 
     Ok(locks)
 }
 
-/// Checks that a directory that was used before has block files. They may be missing because their
-/// disk is not mounted; creating new files would hide that, and the next reindex would lose the
-/// coins.
-fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Network) -> Result<()> {
+/// Checks that a network's directory `path` that was used before has block files in `blocks`. They
+/// may be missing because their disk is not mounted; creating new files would hide that, and the
+/// next reindex would lose the coins.
+///
+/// # Errors
+/// It has none.
+pub fn refuse_missing_blocks(
+    disk: &Disk,
+    path: &Path,
+    blocks: &Path,
+    network: &Network,
+) -> Result<()> {
     if !list_block_files(blocks)?.is_empty() {
         return Ok(());
     }
     let index = path.join("blocks").join("index");
     let has_index = index.join("CURRENT").is_file();
     let what = if has_index {
-        let index = IndexDb::open_read_only(disk, &index)?.load(network)?;
-        let stored = index.entries.iter().filter_map(IndexEntry::block_pos);
-        let Some(first) = stored.map(|pos| pos.file).min() else { return Ok(()) };
-        let name = Kind::Block.path(Path::new(""), first);
-        format!("the block index names {}, but there are no block files here", name.display())
-    } else if path.join("chainstate").join("CURRENT").is_file() {
+        match IndexDb::open_read_only(disk, &index).and_then(|index| index.load(network)) {
+            Ok(index) => {
+                let stored = index.entries.iter().filter_map(IndexEntry::block_pos);
+                let Some(first) = stored.map(|pos| pos.file).min() else { return Ok(()) };
+                let name = Kind::Block.path(Path::new(""), first);
+                let name = name.display();
+                format!("the block index names {name}, but there are no block files here")
+            }
+            Err(error) => format!(
+                "there is a block index, which cannot be read ({error}), but there are no block \
+                 files here"
+            ),
+        }
+    } else if has_tables(disk, &path.join("chainstate"))? {
         "there is a chainstate, but neither a block index nor block files".to_string()
     } else {
         return Ok(());
@@ -241,6 +257,12 @@ fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Netw
          (`apus sync --from` a node that has them, and a new `--datadir`)"
     );
     Err(StoreError::new(blocks, what))
+}
+
+/// Returns whether a directory holds a database, or what damage has left of one.
+fn has_tables(disk: &Disk, directory: &Path) -> Result<bool> {
+    let names = disk.list(directory)?;
+    Ok(names.iter().any(|name| name == "CURRENT" || name.ends_with(".ldb")))
 }
 
 /// Returns the key in `xor.dat`. Creates the file if it does not exist (Core's

@@ -46,7 +46,7 @@ pub mod layout {
 pub use block_files::{BlockFiles, EncodedUndo, UndoRecord, Unflushed};
 pub use block_reader::BlockReader;
 pub use blocks_dir::list_block_files;
-pub use data_dir::{DataDir, DataDirOptions};
+pub use data_dir::{DataDir, DataDirOptions, refuse_missing_blocks};
 pub use file_info::{FileChanges, FileInfo};
 pub use flat_file::{
     BLOCKFILE_CHUNK_SIZE, BlockFilesOptions, FlatFilePos, MAX_BLOCKFILE_SIZE, STORAGE_HEADER_BYTES,

@@ -37,7 +37,7 @@ use apus_progress::{Method, Phase, Progress, Watch};
 use apus_store::layout::REBUILT_FLAG;
 use apus_store::{
     BlockFiles, BlockFilesOptions, BlockSource, BlockStatus, DataDir, FlatFilePos, IndexDb,
-    IndexEntry, IndexRecord, SourceItem,
+    IndexEntry, IndexRecord, SourceItem, refuse_missing_blocks,
 };
 use apus_wire::{BlockView, Cursor, Header};
 use rayon::prelude::*;
@@ -100,7 +100,7 @@ struct Checked {
 /// Block files are missing or cannot be read, the blocks in them do not reach the best block of the
 /// present UTXO set, or `watch` asks to stop: the directory is then unchanged. Or the disk fails.
 pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refusal>, SyncError> {
-    let (source, above) = open_files(options)?.split_at_missing();
+    let (source, above) = open_files(disk, options)?.split_at_missing();
     let dir = open_directory(options, disk, false)?;
     if was_rebuilt(&dir) {
         return Ok(Vec::new());
@@ -116,7 +116,8 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
     let entries = inventory.entries(checked, options.network.segwit_height)?;
     let lost = inventory.lost_from(&entries);
     let Inventory { tree, refusals, files, .. } = inventory;
-    let is_compared = shrink::check_reach(&dir, &tree, options, Searched::Files);
+    let searched = Searched::Files { refusals: &refusals.listed, has_index: had_index };
+    let is_compared = shrink::check_reach(&dir, &tree, options, searched);
     if is_compared.is_err() {
         // The next sync with sources or peers stores their blocks again.
         let is_there = |file: &u32| files.block_path(*file).exists();
@@ -124,7 +125,14 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
             note_file(disk, dir.path(), file)?;
         }
     }
-    if let (Err(_) | Ok(false), Some(left_out)) = (&is_compared, left_out) {
+    if let (Err(_) | Ok(false), Some(mut left_out)) = (&is_compared, left_out) {
+        left_out.what += if had_index && is_compared.is_err() {
+            "; put the file back, or `apus sync --from` a node or a file that has its blocks, \
+             which stores them again"
+        } else {
+            "; put the file back, or sync into a new directory (`apus sync --from` a node with all \
+             blocks `--datadir` new)"
+        };
         return Err(left_out.into());
     }
     is_compared?;
@@ -188,9 +196,10 @@ fn was_rebuilt(dir: &DataDir) -> bool {
 ///
 /// # Errors
 /// There are none, or they cannot be read.
-fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
+fn open_files(disk: &Disk, options: &Options) -> Result<BlockSource, SyncError> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();
+    refuse_missing_blocks(disk, &network_dir, &blocks, &options.network)?;
     if !network_dir.is_dir() || !blocks.is_dir() {
         return Err(SyncError::Input(format!(
             "{} does not exist: there are no block files to index; `apus sync` downloads blocks, \
@@ -260,10 +269,7 @@ impl Inventory {
             }
             let missing = source.path().join(format!("blk{:05}.dat", source.files().len()));
             let what = "this block file is missing: it was pruned or lost, and an index of the \
-                        files before it could not reach the tip; put the file back. While the \
-                        present block index is whole, `apus sync --from` a node or a file that \
-                        has its blocks stores them again; otherwise sync into a new directory \
-                        (`apus sync --from` a node with all blocks `--datadir` new)";
+                        files before it could not reach the tip";
             return Ok(Some(StoreError::new(missing, what)));
         }
         Ok(None)

@@ -27,11 +27,16 @@ enum Present {
 
 /// Where the blocks of a rebuild were looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Searched {
+pub enum Searched<'a> {
     /// In the block index.
     Index,
     /// In the block files.
-    Files,
+    Files {
+        /// The blocks that were refused. An error names the first, which may be the cause.
+        refusals: &'a [Refusal],
+        /// Whether the present block index can be read.
+        has_index: bool,
+    },
 }
 
 /// Checks, before anything is changed, that a set to be built from the blocks that are available in
@@ -44,18 +49,26 @@ pub fn check_reach(
     dir: &DataDir,
     tree: &Tree,
     options: &Options,
-    searched: Searched,
+    searched: Searched<'_>,
 ) -> Result<bool, SyncError> {
     if may_shrink(options) {
         return Ok(false);
     }
     let reach = tree.best_candidate().map_or(0, |id| tree.node(id).height);
     let blocks = dir.blocks_path().display();
+    let refused = match searched {
+        Searched::Index => None,
+        Searched::Files { refusals, .. } => refusals.first(),
+    };
+    // What repairs it otherwise may not repair it here.
+    let without_remedy = |reason: &str| reason.split("; `apus ").next().map(str::to_string);
+    let refused = refused.and_then(|refused| {
+        Some(Refusal { reason: without_remedy(&refused.reason)?, ..refused.clone() })
+    });
     let what = match present(dir, tree) {
         Present::Indexed(height) if reach < height => format!(
-            "the blocks here reach height {reach}, but the UTXO set is at height {height}: blocks \
-             {} to {height} are missing from {blocks}.",
-            reach + 1
+            "the blocks in {blocks} reach height {reach}{}, but the UTXO set is at height {height}.",
+            why(refused.as_ref())
         ),
         Present::NotIndexed { block, height } if searched == Searched::Index => {
             return Err(SyncError::WouldShrink(format!(
@@ -71,9 +84,18 @@ pub fn check_reach(
         Present::Indexed(_) => return Ok(true),
         Present::Unknown => return Ok(false),
     };
+    let next = match searched {
+        Searched::Files { has_index: false, .. } => {
+            "or run `apus reindex --index --allow-shrink`, which takes the blocks that are there, \
+             and then `apus sync --from` a node that has the others"
+        }
+        _ => {
+            "or `apus sync --from` a node that has them; to replace the UTXO set by a lower one \
+             anyway, add --allow-shrink"
+        }
+    };
     Err(SyncError::WouldShrink(format!(
-        "{what} The present UTXO set was kept. Restore the missing blocks, or `apus sync --from` a \
-         node that has them; to replace the UTXO set by a lower one anyway, add --allow-shrink"
+        "{what} The present UTXO set was kept. Restore the missing blocks, {next}"
     )))
 }
 
@@ -86,15 +108,20 @@ pub fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> 
     let built = node.tree().node(node.tip()).height;
     match present(node.dir(), node.tree()) {
         Present::Indexed(height) if built < height && !may_shrink(node.options()) => {
-            let why = refusals.first().map_or(String::new(), |first| format!(" ({first})"));
             Err(SyncError::WouldShrink(format!(
-                "the new UTXO set ends at height {built}{why}, but the present one is at height \
+                "the new UTXO set ends at height {built}{}, but the present one is at height \
                  {height}: the present one was kept. Remove the cause and run the same command to \
-                 continue; to take the lower one, add --allow-shrink"
+                 continue; to take the lower one, add --allow-shrink",
+                why(refusals.first())
             )))
         }
         _ => Ok(()),
     }
+}
+
+/// Returns the refused block in parentheses.
+fn why(refused: Option<&Refusal>) -> String {
+    refused.map_or_else(String::new, |refused| format!(" ({refused})"))
 }
 
 /// Returns whether the new set may be lower: the user allows it, or names a height to stop at.
