@@ -129,6 +129,13 @@ fn undo_data_of_pruned_blocks_is_not_claimed() {
         &["status"],
         &[&format!("blocks      pruned, stored {from}"), &format!("undo data   {from}")],
     );
+    // What needs all blocks is no remedy.
+    std::fs::remove_file(place.network_dir().join("chainstate/CURRENT")).unwrap();
+    for args in [&["status"][..], &["verify"], &["sync", "--connect=0", "--prune=550"]] {
+        let output = apus(&place, args);
+        assert_ends(&output, 1, &["are pruned: `apus sync` into an empty directory"]);
+        assert!(!crate::support::program::stderr(&output).contains("reindex"), "{args:?}");
+    }
 }
 
 #[test]

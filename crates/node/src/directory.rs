@@ -69,13 +69,14 @@ pub fn check_synced(options: &Options) -> Result<(), SyncError> {
             others.push(format!("--chain={}", other.chain.name()));
         }
     }
-    let next = if others.is_empty() {
-        "`apus sync` builds one from peers, or from files with --from".to_string()
+    let another = if others.is_empty() {
+        String::new()
     } else {
-        format!("there is one of another network: use {}", others.join(" or "))
+        format!(" (there is one of another network: {})", others.join(" or "))
     };
     Err(SyncError::Input(format!(
-        "{} holds no UTXO set of {}; {next}",
+        "{} holds no UTXO set of {}{another}; `apus sync` builds one from peers, or from files \
+         with --from",
         directory.display(),
         options.network.chain.name()
     )))

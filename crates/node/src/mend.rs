@@ -345,7 +345,7 @@ fn is_not_found(error: &StoreError) -> bool {
 }
 
 /// Reads the numbers of the block files that earlier runs have noted.
-fn read_note(disk: &Disk, directory: &Path) -> Result<BTreeSet<u32>, StoreError> {
+pub fn read_note(disk: &Disk, directory: &Path) -> Result<BTreeSet<u32>, StoreError> {
     let bytes = disk.read(directory.join(NOTE))?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())

@@ -1,15 +1,17 @@
 //! Remedies for damage in the data directory, for wrong hints and for full disks. No other file
 //! knows which command repairs which file.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use apus_disk::{Disk, StoreError};
-use apus_store::IndexKind;
+use apus_store::layout::PRUNED_FLAG;
+use apus_store::{IndexDb, IndexKind, list_block_files};
 
 use super::context::{Context, WrongClaim};
 use super::error::SyncError;
-use super::mend::note_file;
+use super::mend::{note_file, read_note};
 use super::options::Options;
 use super::rebuild::DIRECTORY as REBUILD_DIRECTORY;
 use apus_host::temporary::is_temporary;
@@ -26,7 +28,7 @@ pub fn naming<T>(
             let ours = [options.datadir.clone(), options.blocks_path(), options.spill_path()];
             let mut ours = ours.iter().filter(|path| !path.as_os_str().is_empty());
             let is_ours = ours.any(|path| error.path.starts_with(path));
-            with_room(of_damage(options, false, error).into(), is_ours)
+            with_room(of_damage(options, is_pruned(options), error).into(), is_ours)
         }
         other => other,
     })
@@ -66,16 +68,42 @@ pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> S
         return error;
     }
     let Some(mut remedy) = Remedy::of(&error.path, options) else { return error };
-    if let Remedy::ReplaceBlocks(file) = remedy {
-        if let Err(why) = note_file(&Disk::new(), &options.network_dir(), file) {
-            error.what += &format!("; it could not be noted for a repair: {why}");
+    match remedy {
+        Remedy::ReplaceBlocks(file) => {
+            if let Err(why) = note_file(&Disk::new(), &options.network_dir(), file) {
+                error.what += &format!("; it could not be noted for a repair: {why}");
+            }
         }
-    } else if is_pruned {
-        remedy = Remedy::SyncAnew;
+        Remedy::RebuildIndex | Remedy::RebuildChainstate | Remedy::RewriteUndo if is_pruned => {
+            remedy = Remedy::SyncAnew;
+        }
+        Remedy::RebuildChainstate if lacks_blocks(options) => remedy = Remedy::RebuildBelow,
+        Remedy::RewriteUndo if lacks_blocks(options) => remedy = Remedy::ReplaceBlocksFirst,
+        _ => {}
     }
     let why = error.source.take().map_or_else(String::new, |why| format!(": {why}"));
     error.what += &format!("{why}; {remedy}");
     error
+}
+
+/// Returns whether blocks were pruned; `false` if the block index cannot be read.
+fn is_pruned(options: &Options) -> bool {
+    let index = IndexDb::open_read_only(&Disk::new(), &options.network_dir().join("blocks/index"));
+    index.and_then(|index| index.read_flag(PRUNED_FLAG)).is_ok_and(|flag| flag == Some(true))
+}
+
+/// Returns whether block files are noted as damaged or are missing, so that a rebuild from all
+/// blocks would fail.
+fn lacks_blocks(options: &Options) -> bool {
+    let network_dir = options.network_dir();
+    if read_note(&Disk::new(), &network_dir).is_ok_and(|noted| !noted.is_empty()) {
+        return true;
+    }
+    let index = IndexDb::open_read_only(&Disk::new(), &network_dir.join("blocks/index"));
+    let Ok(index) = index.and_then(|index| index.load(&options.network)) else { return false };
+    let Ok(files) = list_block_files(&options.blocks_path()) else { return false };
+    let there: BTreeSet<u32> = files.into_iter().map(|(number, _)| number).collect();
+    index.entries.iter().any(|e| e.block_pos().is_some_and(|pos| !there.contains(&pos.file)))
 }
 
 /// Does the same as [`naming`], for work that builds a UTXO set: if a SwiftSync has failed, also
@@ -111,8 +139,19 @@ enum Remedy {
     RebuildIndex,
     #[error("`apus reindex` rebuilds the chainstate from the blocks")]
     RebuildChainstate,
+    #[error(
+        "blocks are damaged or missing, too: `apus reindex --index` rebuilds the chainstate as far \
+         as there are blocks, and then `apus sync --from` a node or a file that has the others"
+    )]
+    RebuildBelow,
     #[error("`apus reindex --index` writes the undo data again")]
     RewriteUndo,
+    #[error(
+        "blocks are damaged or missing, too: `apus sync --checklevel=1 --from` a node or a file \
+         that has them stores them again, and then `apus reindex --index` writes the undo data \
+         again"
+    )]
+    ReplaceBlocksFirst,
     #[error(
         "restore the file from a copy; or run `apus sync --from` a node or a file that has its \
          blocks, which stores them again (without --from: from peers)"
@@ -120,6 +159,8 @@ enum Remedy {
     ReplaceBlocks(u32),
     #[error("blocks that a repair needs are pruned: `apus sync` into an empty directory")]
     SyncAnew,
+    #[error("move this file away, and run the same command again")]
+    MoveAway,
     #[error(
         "remove {} and run `apus index {name}`, which builds the index again; all else works \
          without it", .directory.display()
@@ -148,8 +189,10 @@ impl Remedy {
             let name = kind.name();
             known.push((directory.clone(), Self::BuildOptionalIndex { directory, name }));
         }
-        if let Some((_, remedy)) = known.into_iter().find(|(above, _)| path.starts_with(above)) {
-            return Some(remedy);
+        if let Some((above, remedy)) = known.into_iter().find(|(above, _)| path.starts_with(above))
+        {
+            // A file in the place of a directory.
+            return Some(if above.is_file() { Self::MoveAway } else { remedy });
         }
         let name = path.strip_prefix(options.blocks_path()).ok()?.to_str()?;
         match name.get(..3)? {

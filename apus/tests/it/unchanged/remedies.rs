@@ -3,13 +3,27 @@
 
 use std::process::{Command, Output};
 
-use super::damages::DAMAGES;
-use super::{HEIGHT, copy_of_whole, moved_blocks, usable};
+use super::damages::{DAMAGES, Damage};
+use super::{HEIGHT, copy_of_whole, usable};
 use crate::support::Place;
 use crate::support::program::{apus, stderr, stdout};
 
-/// The most commands that a repair may take.
+/// The most commands that a repair of one damage may take.
 const STEPS_MAX: usize = 2;
+
+/// The most commands that a repair of two damages may take.
+const STEPS_MAX_OF_TWO: usize = 4;
+
+/// Damages of which the remedy of one needs what the other has damaged.
+const PAIRS: [[&str; 2]; 7] = [
+    ["a bit of a block file", "chainstate without CURRENT"],
+    ["a bit of a block file", "last undo file missing"],
+    ["a bit of a block file", "index without CURRENT"],
+    ["a block file missing", "chainstate with a bad table"],
+    ["a block file missing", "last undo file missing"],
+    ["first block file missing", "chainstate without CURRENT"],
+    ["chainstate missing", "index with a bad table"],
+];
 
 /// Commands after which a message is read.
 const BEGINNINGS: [&[&str]; 6] = [
@@ -60,6 +74,9 @@ fn step(place: &Place, text: &str) -> Step {
         text.split('`').skip(1).step_by(2).find_map(|command| command.strip_prefix("apus "));
     let Some(named) = named else { return Step::ByHand };
     let mut args: Vec<String> = named.split_whitespace().map(str::to_string).collect();
+    if args == ["sync"] && text.contains("`apus sync` fetches them") {
+        args.push("--from".to_string());
+    }
     if args.last().is_some_and(|last| last == "--from") {
         args.push(path("all"));
     }
@@ -73,8 +90,9 @@ fn run(place: &Place, args: &[String]) -> Output {
     apus(place, &args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Follows the messages from `first` on. Returns what is wrong, if they do not lead out.
-fn follow(place: &Place, first: &[&str]) -> Option<String> {
+/// Follows the messages from `first` on. Returns what is wrong, if they do not lead out in
+/// `steps_max` steps.
+fn follow(place: &Place, first: &[&str], steps_max: usize) -> Option<String> {
     let mut args: Vec<String> = first.iter().map(|arg| (*arg).to_string()).collect();
     let mut said = Vec::new();
     loop {
@@ -83,8 +101,8 @@ fn follow(place: &Place, first: &[&str]) -> Option<String> {
         if output.status.success() && !text.contains("`apus ") {
             break;
         }
-        if said.len() > STEPS_MAX {
-            return Some(format!("more than {STEPS_MAX} steps: {said:#?}"));
+        if said.len() > steps_max {
+            return Some(format!("more than {steps_max} steps: {said:#?}"));
         }
         if said.contains(&text) {
             return Some(format!("the same message again: {text}"));
@@ -134,23 +152,34 @@ fn the_command_that_moves_an_index_works() {
         }
         let other = place.root().join("other disk");
         let first = ["sync", "--connect=0", "--blocksdir", other.to_str().unwrap()];
-        let fault = follow(&place, &first);
+        let fault = follow(&place, &first, STEPS_MAX);
         assert!(apus(&place, &first).status.success(), "{is_there}: {fault:?}");
     }
 }
 
-#[test]
-fn every_named_command_leads_out() {
+/// Panics if messages do not lead out of a state with all these `damages`.
+fn lead_out(cases: impl IntoIterator<Item = Vec<&'static Damage>>, steps_max: usize) {
     let mut faults = Vec::new();
-    for damage in DAMAGES {
+    for damages in cases {
         for first in BEGINNINGS {
             let place = copy_of_whole();
-            (damage.apply)(&place);
-            let _ = moved_blocks(&place);
-            if let Some(fault) = follow(&place, first) {
-                faults.push(format!("{}, {first:?}: {fault}", damage.name));
+            damages.iter().for_each(|damage| (damage.apply)(&place));
+            if let Some(fault) = follow(&place, first, steps_max) {
+                let names: Vec<&str> = damages.iter().map(|damage| damage.name).collect();
+                faults.push(format!("{}, {first:?}: {fault}", names.join(" and ")));
             }
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn every_named_command_leads_out() {
+    lead_out(DAMAGES.iter().map(|damage| vec![damage]), STEPS_MAX);
+}
+
+#[test]
+fn every_named_command_leads_out_of_two_damages() {
+    let named = |name| DAMAGES.iter().find(|damage| damage.name == name).expect(name);
+    lead_out(PAIRS.iter().map(|pair| pair.map(named).to_vec()), STEPS_MAX_OF_TWO);
 }
