@@ -23,7 +23,7 @@ pub fn next_step(options: &Options, summary: &Summary) -> String {
         Some(Prune::Target(bytes)) => Some(bytes),
         _ => None,
     };
-    let is_pruned = summary.pruned.is_some() && !is_behind;
+    let is_pruned = summary.pruned.is_some() || options.prune.is_some();
     let command = NextCommand {
         program: if is_behind { "apus sync" } else { "bitcoind" },
         network_options: &options.network_options,

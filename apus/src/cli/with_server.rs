@@ -78,13 +78,16 @@ impl CommandServer {
     }
 }
 
-/// Says which password the page asks for.
-fn password_words(config: &ServerConfig) -> String {
+/// Says which password the page asks for; `None` if nobody has one.
+fn password_words(config: &ServerConfig, server: &Server) -> Option<String> {
     let those = match &config.cookie {
-        Some(cookie) => format!("those in {}, on both sides of its colon", cookie.path.display()),
-        None => "those of rpcauth or rpcuser".to_string(),
+        Some(cookie) if server.has_cookie() => {
+            format!("those in {}, on both sides of its colon", cookie.path.display())
+        }
+        _ if config.credentials.is_empty() => return None,
+        _ => "those of rpcauth or rpcuser".to_string(),
     };
-    format!("The page asks for a user and a password: {those}; --pagepublic shows it without")
+    Some(format!("The page asks for a user and a password: {those}; --pagepublic shows it without"))
 }
 
 /// Does `work` while the server answers, if there is one, and systemd is told about the work.
@@ -123,8 +126,9 @@ where
     for address in server.iter().flat_map(Server::addresses) {
         keeping.note(&format!("Answering RPC and showing a page on http://{address}/"));
     }
-    if server.is_some() && !command.config.page_is_public {
-        keeping.note(&password_words(&command.config));
+    if !command.config.page_is_public {
+        let words = server.as_ref().and_then(|server| password_words(&command.config, server));
+        words.iter().for_each(|words| keeping.note(words));
     }
     service::ready();
     let result = work(&service::observer(&keeping)).map_err(Failure::from);

@@ -76,7 +76,7 @@ pub struct Server {
     ended: watch::Sender<bool>,
     connections: Arc<Connections>,
     /// Removed last.
-    _cookie: Option<Cookie>,
+    cookie: Option<Cookie>,
 }
 
 impl Server {
@@ -130,11 +130,16 @@ impl Server {
             };
             runtime.spawn(accept(listener, how));
         }
-        Ok(Self { runtime: Some(runtime), addresses, rpc, ended, connections, _cookie: cookie })
+        Ok(Self { runtime: Some(runtime), addresses, rpc, ended, connections, cookie })
     }
 
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Returns whether there is a cookie: it may be unwanted, or could not be written.
+    pub fn has_cookie(&self) -> bool {
+        self.cookie.is_some()
     }
 
     /// Ends the answers that are being computed, waits a moment until they are sent, and closes all
