@@ -83,6 +83,7 @@ pub fn dumptxoutset(call: &Call) -> Result<Json, RpcError> {
         let to = (source.pool()?, watch);
         create_snapshot_of_view(&coins, of, source.network.magic, &path, to)?;
     } else {
+        call.param(2).get("in_memory").map(params::boolean).transpose()?;
         (at_rest(call)?.create_snapshot)(target.height, &path, call.stop)?;
     }
     let threads = source.pool()?.current_num_threads();

@@ -172,11 +172,12 @@ static METHODS: &[Method] = methods![
         "Fails: the directory is in use. `apus prune` prunes a directory at rest.";
     BLOCKCHAIN coins::dumptxoutset [
         Arg::needed("path", ArgKind::Text), Arg::optional("type", ArgKind::Text),
-        Arg::optional("options", ArgKind::Object).with_fields(&["rollback"])
+        Arg::optional("options", ArgKind::Object).with_fields(&["rollback", "in_memory"])
     ]
         "Writes the UTXO set to a snapshot file, which must not exist; a relative path is in the \
          network's directory. Type \"latest\": after the last block; \"rollback\": after the block \
-         that the option `rollback` names by height or hash, but not while a sync runs.";
+         that the option `rollback` names by height or hash, but not while a sync runs. Option \
+         `in_memory` makes no difference.";
     BLOCKCHAIN scan::scanblocks [
         Arg::needed("action", ArgKind::Text), Arg::optional("scanobjects", ArgKind::Array),
         Arg::optional("start_height", ArgKind::Number),

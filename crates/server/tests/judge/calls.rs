@@ -38,6 +38,11 @@ pub fn calls(world: &World, sample: &[usize]) -> Vec<Rpc> {
         calls.extend(texts.map(|text| ("sendrawtransaction", json!([text]))));
     }
     wrong(&whole, &mut calls);
+    // Of pruned blocks, bitcoind looks for the block first.
+    if !world.fast_prune {
+        let options = json!({ "rollback": 1, "in_memory": 1 });
+        calls.push(("dumptxoutset", json!(["dumped", "", options])));
+    }
     decodes(&whole, &mut calls);
     scans(world, sample, &mut calls);
     scripts(world, sample, &mut calls);

@@ -155,6 +155,7 @@ const BODIES: &[&str] = &[
     r#"{"method":"getblockhash","params":["0"],"id":1}"#,
     r#"{"method":"estimatesmartfee","params":[null,[]],"id":1}"#,
     r#"{"method":"help","params":["none"],"id":1}"#,
+    r#"{"method":"dumptxoutset","params":{"path":"/no/x","rollback":1,"in_memory":true},"id":1}"#,
 ];
 
 /// Requests for what is not there.
