@@ -13,6 +13,7 @@
 //! | [`json`] | JSON text, with numbers as Core prints them |
 //! | [`params`] | the parameters of calls |
 //! | [`waiting`] | calls that wait |
+//! | `amount` | amounts of calls |
 //! | `indexes` | Core's optional indexes |
 //! | `scan_state` | a scan that runs |
 //! | `source` | what answers are made of |
@@ -32,6 +33,7 @@ pub mod error;
 pub mod json;
 pub mod params;
 pub mod waiting;
+mod amount;
 mod indexes;
 mod scan_state;
 mod source;

@@ -8,6 +8,7 @@ use bitcoin::hashes::Hash as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::amount::{check_amount, check_fee_rate};
 use super::error::{
     RPC_DESERIALIZATION_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RpcError,
     internal,
@@ -26,7 +27,7 @@ const ALREADY_IN_UTXO_SET: i32 = -27;
 /// Core's `MAX_PACKAGE_COUNT`.
 const PACKAGE_MAX: usize = 25;
 /// The most blocks for which Core estimates a fee.
-const TARGET_MAX: i64 = 1008;
+const TARGET_MAX: i32 = 1008;
 
 /// Returns the state of a mempool that is empty.
 pub fn getmempoolinfo(_: &Call) -> Result<Json, RpcError> {
@@ -109,15 +110,19 @@ fn decode(value: &Value, shown: &str) -> Result<Transaction, RpcError> {
     })
 }
 
-/// Decodes between one and 25 transactions.
-fn package(value: &Value) -> Result<Vec<Transaction>, RpcError> {
+/// Returns between one and 25 transactions in hex.
+fn package(value: &Value) -> Result<&[Value], RpcError> {
     let all = array(value)?;
     if all.is_empty() || all.len() > PACKAGE_MAX {
         let what = format!("Array must contain between 1 and {PACKAGE_MAX} transactions.");
         return Err(RpcError::new(RPC_INVALID_PARAMETER, what));
     }
+    Ok(all)
+}
+
+fn decode_all(package: &[Value]) -> Result<Vec<Transaction>, RpcError> {
     let decode = |tx: &Value| decode(tx, &format!(": {}", tx.as_str().unwrap_or_default()));
-    all.iter().map(decode).collect()
+    package.iter().map(decode).collect()
 }
 
 fn not_relayed() -> RpcError {
@@ -126,7 +131,10 @@ fn not_relayed() -> RpcError {
 
 /// Refuses to send a transaction. As by Core, one that has an unspent output is in the chain.
 pub fn sendrawtransaction(call: &Call) -> Result<Json, RpcError> {
-    if is_in_utxo_set(call, &decode(call.param(0), ".")?)? {
+    check_amount(call.param(2))?;
+    let tx = decode(call.param(0), ".")?;
+    check_fee_rate(call.param(1))?;
+    if is_in_utxo_set(call, &tx)? {
         return Err(RpcError::new(ALREADY_IN_UTXO_SET, "Transaction outputs already in utxo set"));
     }
     Err(not_relayed())
@@ -141,12 +149,15 @@ fn is_in_utxo_set(call: &Call, tx: &Transaction) -> Result<bool, RpcError> {
 
 /// Refuses to send transactions.
 pub fn submitpackage(call: &Call) -> Result<Json, RpcError> {
-    package(call.param(0))?;
+    let package = package(call.param(0))?;
+    check_fee_rate(call.param(1))?;
+    check_amount(call.param(2))?;
+    decode_all(package)?;
     Err(not_relayed())
 }
 
-/// Returns that no transaction would be accepted. As by Core, the reason is another one for those
-/// that have an unspent output.
+/// Returns that no transaction would be accepted. As by Core, the reason is another one for
+/// coinbases, and for those that have an unspent output.
 pub fn testmempoolaccept(call: &Call) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct Tested {
@@ -155,15 +166,26 @@ pub fn testmempoolaccept(call: &Call) -> Result<Json, RpcError> {
         allowed: bool,
         #[serde(rename = "reject-reason")]
         reject_reason: &'static str,
+        #[serde(rename = "reject-details")]
+        reject_details: &'static str,
     }
+    let package = package(call.param(0))?;
+    check_fee_rate(call.param(1))?;
     let mut tested = Vec::new();
-    for tx in package(call.param(0))? {
-        let is_known = is_in_utxo_set(call, &tx)?;
+    for tx in decode_all(package)? {
+        let reason = if tx.is_coinbase() {
+            "coinbase"
+        } else if is_in_utxo_set(call, &tx)? {
+            "txn-already-known"
+        } else {
+            "no-mempool"
+        };
         tested.push(Tested {
             txid: tx.compute_txid().to_string(),
             wtxid: tx.compute_wtxid().to_string(),
             allowed: false,
-            reject_reason: if is_known { "txn-already-known" } else { "no-mempool" },
+            reject_reason: reason,
+            reject_details: reason,
         });
     }
     Ok(json(&tested))
@@ -177,7 +199,7 @@ pub fn estimatesmartfee(call: &Call) -> Result<Json, RpcError> {
         blocks: u32,
     }
     let wrong = |what: String| Err(RpcError::new(RPC_INVALID_PARAMETER, what));
-    let target = integer::<i64>(call.param(0))?;
+    let target = integer::<i32>(call.param(0))?;
     if !(1..=TARGET_MAX).contains(&target) {
         return wrong(format!("Invalid conf_target, must be between 1 and {TARGET_MAX}"));
     }

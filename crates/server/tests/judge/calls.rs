@@ -193,7 +193,8 @@ fn wrong(block: &BlockView<&[u8]>, calls: &mut Vec<Rpc>) {
         json!([]),
         json!({}),
     ];
-    for (name, params) in right(&hash, &txid) {
+    let tx = hex(block.txs().last().unwrap().bytes());
+    for (name, params) in right(&hash, (&txid, &tx)) {
         let tail = [&params[..], &[json!(1)]].concat();
         for count in 0..=params.len() + 1 {
             // A call without a limit of time would wait.
@@ -223,6 +224,13 @@ fn wrong(block: &BlockView<&[u8]>, calls: &mut Vec<Rpc>) {
     {
         calls.push(("dumptxoutset", json!(["/nowhere/at/all", "rollback", options])));
         calls.push(("dumptxoutset", json!(["/nowhere/at/all", "latest", options])));
+    }
+    for amount in ["0", "-1", "0.99999999", "1", "1e-8", "0.000000001", "\"0.1\"", "\"1.\""] {
+        let amount: Value = serde_json::from_str(amount).unwrap();
+        calls.push(("sendrawtransaction", json!([tx, amount])));
+        calls.push(("sendrawtransaction", json!([tx, null, amount])));
+        calls.push(("testmempoolaccept", json!([["00"], amount])));
+        calls.push(("submitpackage", json!([["00"], amount, amount])));
     }
     for kind in ["", "first", "rollback"] {
         calls.push(("dumptxoutset", json!(["/nowhere/at/all", kind])));
@@ -365,7 +373,7 @@ fn addresses(calls: &mut Vec<Rpc>) {
 }
 
 /// Returns parameters that are right for each method.
-fn right(hash: &str, txid: &str) -> Vec<(&'static str, Vec<Value>)> {
+fn right(hash: &str, (txid, tx): (&str, &str)) -> Vec<(&'static str, Vec<Value>)> {
     vec![
         ("getbestblockhash", vec![]),
         ("getblock", vec![json!(hash), json!(1)]),
@@ -406,7 +414,9 @@ fn right(hash: &str, txid: &str) -> Vec<(&'static str, Vec<Value>)> {
         ("scantxoutset", vec![json!("start"), json!(["raw(51)"])]),
         ("gettxspendingprevout", vec![json!([{ "txid": txid, "vout": 0 }]), json!({})]),
         ("pruneblockchain", vec![json!(1)]),
-        ("sendrawtransaction", vec![json!("00")]),
+        ("sendrawtransaction", vec![json!(tx), json!("0.1"), json!(0)]),
+        ("submitpackage", vec![json!([tx]), json!("0.1"), json!(0)]),
+        ("testmempoolaccept", vec![json!([tx]), json!("0.1")]),
         ("validateaddress", vec![json!("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2")]),
         ("verifychain", vec![json!(1), json!(1)]),
         ("verifytxoutproof", vec![json!("00")]),

@@ -115,6 +115,13 @@ fn is_known_of_call(name: &str, ours: &Answer, theirs: &Answer) -> bool {
             "sendrawtransaction" => {
                 matches!(ours, Err((-31, _))) && matches!(theirs, Err((-25 | -26, _)))
             }
+            "submitpackage" => {
+                let is_refused = match theirs {
+                    Err((code, _)) => [-25, -26].contains(code),
+                    Ok(text) => text.contains("\"error\":"),
+                };
+                matches!(ours, Err((-31, _))) && is_refused
+            }
             // This bitcoind may have been built without ZMQ.
             "getzmqnotifications" => {
                 ours.as_deref() == Ok("[]") && matches!(theirs, Err((-32601, _)))
@@ -130,6 +137,13 @@ fn is_known_of_call(name: &str, ours: &Answer, theirs: &Answer) -> bool {
         // Each has its own caches.
         "getchainstates" => are_same_chainstates(&mut ours, &mut theirs),
         "getnetworkinfo" => is_same_network(&ours, &theirs),
+        // Apus does not look for other reasons.
+        "testmempoolaccept" => {
+            let refused =
+                |tested: &Value| (tested[0]["allowed"].clone(), tested[0]["wtxid"].clone());
+            let reason = &ours[0]["reject-reason"];
+            refused(&ours) == refused(&theirs) && *reason == ours[0]["reject-details"]
+        }
         "getmininginfo" => are_same_without(&["warnings"], &mut ours, &mut theirs),
         // The tables are others; Core's figure is an estimate.
         "gettxoutsetinfo" => are_same_without(&["disk_size"], &mut ours, &mut theirs),

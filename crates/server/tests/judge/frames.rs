@@ -117,6 +117,7 @@ const BODIES: &[&str] = &[
     r#"{"method":"estimatesmartfee","params":[6],"id":1}"#,
     r#"{"method":"estimatesmartfee","params":[0],"id":1}"#,
     r#"{"method":"estimatesmartfee","params":[6,"x"],"id":1}"#,
+    r#"{"method":"estimatesmartfee","params":[4294967296],"id":1}"#,
     r#"{"method":"sendrawtransaction","params":["00"],"id":1}"#,
     r#"{"method":"testmempoolaccept","params":[[]],"id":1}"#,
     r#"{"method":"testmempoolaccept","params":[["00"]],"id":1}"#,
