@@ -48,7 +48,7 @@ pub use coin_schedule::{COIN_RANGE_BLOCKS, CoinSchedule, coins_cutoff};
 pub use eviction::{EvictionCandidate, select_to_evict};
 pub use feelers::Feelers;
 pub use fixed_seeds::fixed_seeds;
-pub use group::{Group, Place};
+pub use group::{Group, Place, is_routable};
 pub use headers::{HeaderChain, HeadersFault};
 pub use manager::{Action, ConnectionType, PeerError, PeerManager, Settings};
 pub use max_download::MaxDownload;

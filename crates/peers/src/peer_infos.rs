@@ -1,10 +1,12 @@
 //! Facts about connected peers (Core's `getpeerinfo`).
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use apus_chain::Tree;
-use apus_net::{ConnectionType, PeerId, PeerManager, Themselves, Transport};
+use apus_net::{ConnectionType, NetKind, PeerId, PeerManager, Themselves, Transport, is_routable};
 use apus_progress::PeerInfo;
+use apus_wire::message::Host;
 
 use super::budget::{Moved, Socket};
 use super::dialer::Dialer;
@@ -55,16 +57,11 @@ pub(super) fn basic_info(
     transport: Transport,
     (socket, received): (&Socket, &Moved),
 ) -> PeerInfo {
-    let network = match socket.peer_addr().map(|peer| peer.ip().to_canonical()) {
-        _ if address.contains(".onion:") => "onion",
-        Ok(peer) if peer.is_ipv6() => "ipv6",
-        _ => "ipv4",
-    };
     PeerInfo {
         id: id.0,
+        network: network(&address, || socket.peer_addr().ok()),
         address,
         bind: socket.local_addr().ok().map(|own| own.to_string()),
-        network,
         services: them.services.0,
         last: [socket.sent.at(), received.at()],
         bytes: [socket.sent.bytes(), received.bytes()],
@@ -84,5 +81,43 @@ pub(super) fn basic_info(
             Transport::V2 => "v2",
         },
         ..PeerInfo::default()
+    }
+}
+
+/// Returns the network of a peer with this address, as Core names it. `connected` is where the
+/// connection leads: to the peer, unless a proxy is between.
+fn network(address: &str, connected: impl FnOnce() -> Option<SocketAddr>) -> &'static str {
+    if address.contains(".onion:") {
+        return "onion";
+    }
+    let peer = address.parse().ok().or_else(connected).map(|peer| Host::from(peer.ip()));
+    match peer.filter(is_routable).map(|host| NetKind::of(&host)) {
+        Some(NetKind::Ipv4) => "ipv4",
+        Some(NetKind::Ipv6) => "ipv6",
+        Some(NetKind::Onion) => "onion",
+        None => "not_publicly_routable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_those_of_peers_and_not_of_proxies() {
+        for (address, connected, expected) in [
+            ("8.1.1.1:8333", "127.0.0.1:9050", "ipv4"),
+            ("[2600::1]:8333", "127.0.0.1:9050", "ipv6"),
+            ("[::ffff:8.1.1.1]:8333", "8.1.1.1:8333", "ipv4"),
+            ("abc.onion:8333", "127.0.0.1:9050", "onion"),
+            ("node.example:8333", "[2600::1]:8333", "ipv6"),
+            ("node.example:8333", "127.0.0.1:9050", "not_publicly_routable"),
+            ("127.0.0.1:8333", "127.0.0.1:8333", "not_publicly_routable"),
+            ("[fe80::1%2]:8333", "[fe80::1%2]:8333", "not_publicly_routable"),
+            ("10.0.0.1:8333", "10.0.0.1:8333", "not_publicly_routable"),
+        ] {
+            assert_eq!(network(address, || connected.parse().ok()), expected, "{address}");
+        }
+        assert_eq!(network("node.example:8333", || None), "not_publicly_routable");
     }
 }

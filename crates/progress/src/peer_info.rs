@@ -11,7 +11,7 @@ pub struct PeerInfo {
     pub address: String,
     /// The address at our end; `None` if it is unknown.
     pub bind: Option<String>,
-    /// The kind of network, as Core names it: `ipv4`, `ipv6` or `onion`.
+    /// The kind of network, as Core names it: `ipv4`, `ipv6`, `onion` or `not_publicly_routable`.
     pub network: &'static str,
     /// The services that the peer offers, as bits.
     pub services: u64,

@@ -60,6 +60,7 @@ fn a_sync_is_asked_and_ends_well_by_a_signal() {
     wait_until("the peer is shown", || running.ask("getconnectioncount", json!([])) == json!(1));
     let peers = running.ask("getpeerinfo", json!([]));
     assert_eq!(peers[0]["addr"], json!(server.address.to_string()));
+    assert_eq!(peers[0]["network"], json!("not_publicly_routable"));
     assert_eq!(
         (&peers[0]["inbound"], &peers[0]["subver"]),
         (&json!(false), &json!("/Apus:0.1.0/"))
