@@ -17,7 +17,7 @@ use super::header::HeaderAnswer;
 use super::indexes::IndexSummary;
 use super::json::{Amount, Json, from_hex, hex, json};
 use super::methods::{call, find};
-use super::rest_answer::{Format, Path, RestAnswer};
+use super::rest_answer::{Format, Path, RestAnswer, parameter};
 use super::script::ScriptPubKey;
 use super::source::Source;
 use super::stored::{StoredBlock, parse};
@@ -95,9 +95,13 @@ pub fn reads_body(path: &str) -> bool {
 
 impl Request<'_> {
     /// Returns the value of a parameter after the question mark.
-    fn parameter(&self, name: &str) -> Option<&str> {
-        let pairs = self.query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+    fn parameter(&self, name: &str) -> Option<String> {
+        parameter(self.query?, name)
+    }
+
+    /// Returns how many headers are asked for after the question mark.
+    fn count(&self) -> Result<usize, RestAnswer> {
+        header_count(self.parameter("count").as_deref().unwrap_or("5"))
     }
 
     fn look<T>(&self, look: impl FnOnce(&Committed) -> T) -> Result<T, RestAnswer> {
@@ -152,15 +156,14 @@ fn unsigned(text: &str) -> Option<u64> {
 fn headers(request: &Request) -> Answer {
     let parts = request.path.parts();
     let (count, text) = match parts[..] {
-        [hash] => (request.parameter("count").unwrap_or("5"), hash),
-        [count, hash] => (count, hash),
+        [hash] => (request.count()?, hash),
+        [count, hash] => (header_count(count)?, hash),
         _ => {
             return Err(RestAnswer::bad(
                 "Invalid URI format. Expected /rest/headers/<hash>.<ext>?count=<count>",
             ));
         }
     };
-    let count = header_count(count)?;
     let first = hash(text)?;
     let format = request.path.format;
     request.look(|it| {
@@ -221,7 +224,7 @@ fn block(request: &Request, detail: Option<Detail>, part: Option<(u64, u64)>) ->
 
 fn block_part(request: &Request) -> Answer {
     let number = |name: &str| {
-        let number = unsigned(request.parameter(name).unwrap_or_default());
+        let number = unsigned(&request.parameter(name).unwrap_or_default());
         let message = || RestAnswer::bad(format!("Block part {name} missing or invalid"));
         number.ok_or_else(message)
     };
@@ -317,7 +320,7 @@ fn deployment_info(request: &Request) -> Answer {
 /// Answers about the mempool, which is empty.
 fn mempool(request: &Request) -> Answer {
     request.look(|_| ())?;
-    let flag = |name: &str, default: bool| match request.parameter(name) {
+    let flag = |name: &str, default: bool| match request.parameter(name).as_deref() {
         None => Ok(default),
         Some("true") => Ok(true),
         Some("false") => Ok(false),
@@ -395,8 +398,8 @@ fn block_filter(request: &Request) -> Answer {
 
 fn block_filter_headers(request: &Request) -> Answer {
     let (kind, count, text) = match request.path.parts()[..] {
-        [kind, text] => (kind, request.parameter("count").unwrap_or("5"), text),
-        [kind, count, text] => (kind, count, text),
+        [kind, text] => (kind, request.count()?, text),
+        [kind, count, text] => (kind, header_count(count)?, text),
         _ => {
             return Err(RestAnswer::bad(
                 "Invalid URI format. Expected \
@@ -404,7 +407,6 @@ fn block_filter_headers(request: &Request) -> Answer {
             ));
         }
     };
-    let count = header_count(count)?;
     let first = hash(text)?;
     let state = filter_index(request, kind)?;
     let blocks: Vec<(u32, Hash)> = request.look(|it| {

@@ -1,6 +1,6 @@
-//! Paths and answers of the REST interface.
+//! Paths, parameters and answers of the REST interface.
 
-use super::json::{Json, hex};
+use super::json::{Json, from_hex, hex};
 
 /// An answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -112,9 +112,51 @@ impl<'a> Path<'a> {
     }
 }
 
+/// Returns the value of the first parameter with this name after the question mark of a request
+/// (Core's `GetQueryParameterFromUri`).
+pub fn parameter(query: &str, name: &str) -> Option<String> {
+    let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.find(|(key, _)| decoded(key) == name).map(|(_, value)| decoded(value))
+}
+
+/// Returns a text whose percent signs with two hex digits stand for bytes.
+fn decoded(text: &str) -> String {
+    let mut pieces = text.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        match piece.get(..2).and_then(from_hex) {
+            Some(byte) => {
+                bytes.extend(byte);
+                bytes.extend(&piece.as_bytes()[2..]);
+            }
+            None => {
+                bytes.push(b'%');
+                bytes.extend(piece.as_bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        for (query, value) in [
+            ("count=7&count=8", Some("7")),
+            ("%63oun%74=%31%3A", Some("1:")),
+            ("x&count", Some("")),
+            ("count=%&x", Some("%")),
+            ("count=%3&x", Some("%3")),
+            ("count=%zz%%31+", Some("%zz%1+")),
+            ("count=%+1%C3%a9", Some("%+1\u{e9}")),
+            ("counts=7", None),
+        ] {
+            assert_eq!(parameter(query, "count").as_deref(), value, "{query}");
+        }
+    }
 
     #[test]
     fn the_format_is_at_the_end() {

@@ -70,6 +70,9 @@ pub fn requests(world: &World, sample: &[usize]) -> Vec<Rest> {
         "mempool_sequence=x",
         "verbose=false&mempool_sequence=true",
         "verbose=false&verbose=true",
+        "verbos%65=%66alse",
+        "verbose=%",
+        "verbose=%zz&verbose=true",
         "other",
     ] {
         paths.push(format!("mempool/contents.json?{query}"));
@@ -115,6 +118,8 @@ fn of_blocks(world: &World, sample: &[usize]) -> Vec<String> {
             }
             paths.push(format!("headers/{hash}{format}?count=2"));
             paths.push(format!("headers/{hash}{format}?count=0"));
+            paths.push(format!("headers/{hash}{format}?%63ount=%31"));
+            paths.push(format!("headers/{hash}{format}?count=%30%3a%c3%a9"));
             paths.push(format!("headers/{hash}{format}?count="));
             paths.push(format!("blockfilterheaders/basic/{hash}{format}?count=2000"));
         }
