@@ -23,6 +23,8 @@ const SUBVERSION: &str = concat!("/Satoshi:31.0.0/Apus:", env!("CARGO_PKG_VERSIO
 const NODE_NOT_ADDED: i32 = -24;
 /// The seconds for which `-maxuploadtarget` counts.
 const UPLOAD_TIMEFRAME: u64 = 24 * 3600;
+/// The names of networks, as in Core.
+const NETWORKS: [&str; 5] = ["ipv4", "ipv6", "onion", "i2p", "cjdns"];
 /// The names of services, by bit.
 const SERVICES: [(u32, &str); 6] = [
     (0, "NETWORK"),
@@ -185,13 +187,7 @@ struct Network {
 }
 
 fn networks(state: &ServerState) -> Vec<Network> {
-    let kinds = [
-        ("ipv4", Some(NetKind::Ipv4)),
-        ("ipv6", Some(NetKind::Ipv6)),
-        ("onion", Some(NetKind::Onion)),
-        ("i2p", None),
-        ("cjdns", None),
-    ];
+    let kinds = [Some(NetKind::Ipv4), Some(NetKind::Ipv6), Some(NetKind::Onion), None, None];
     let peers = state.live.about().peers.as_ref();
     let network = |(name, kind): (&'static str, Option<NetKind>)| {
         let reachable = match (kind, peers) {
@@ -210,7 +206,7 @@ fn networks(state: &ServerState) -> Vec<Network> {
         let limited = !reachable;
         Network { name, limited, reachable, proxy, proxy_randomize_credentials }
     };
-    kinds.into_iter().map(network).collect()
+    NETWORKS.into_iter().zip(kinds).map(network).collect()
 }
 
 fn names(services: u64) -> Vec<String> {
@@ -331,6 +327,12 @@ pub(crate) fn getnodeaddresses(call: &Call) -> Result<Json, RpcError> {
     let count = call.param(0);
     if !count.is_null() && integer::<i32>(count)? < 0 {
         return Err(RpcError::new(RPC_INVALID_PARAMETER, "Address count out of range"));
+    }
+    let name = call.param(1).as_str();
+    if let Some(name) = name.filter(|name| NETWORKS.iter().all(|it| !name.eq_ignore_ascii_case(it)))
+    {
+        let what = format!("Network not recognized: {name}");
+        return Err(RpcError::new(RPC_INVALID_PARAMETER, what));
     }
     none(call)
 }

@@ -181,6 +181,22 @@ impl futures_core::Stream for Endless {
 }
 
 #[tokio::test]
+async fn networks_are_known_by_their_names() {
+    let server = Offline::new(|_| {});
+    for (name, expected) in [
+        ("IPv4", r#""result":[]"#),
+        ("cjdns", r#""result":[]"#),
+        ("", r#"{"code":-8,"message":"Network not recognized: "}"#),
+        ("foo", r#"{"code":-8,"message":"Network not recognized: foo"}"#),
+        ("not_publicly_routable", r#"{"code":-8,"#),
+    ] {
+        let call = format!(r#"{{"method":"getnodeaddresses","params":[0,"{name}"],"id":1}}"#);
+        let (_, text) = ask(&server, ("POST", "/"), "me:secret", &call).await;
+        assert!(text.contains(expected), "{name}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn stop_ends_the_work() {
     let server = Offline::new(|_| {});
     let (status, reply) = ask(&server, ("POST", "/"), "me:secret", r#"{"method":"stop"}"#).await;
