@@ -15,7 +15,7 @@ use super::error::DescriptorError;
 use super::provider::Provider;
 use super::sane::check_sane;
 use super::sorted_leaves::{sort, unsorted};
-use super::text::{expression, paths, plain_steps};
+use super::text::{expression, paths, plain_numbers};
 
 /// The most characters of a descriptor; wallets write shorter ones.
 const CHARS_MAX: usize = 10_000;
@@ -71,7 +71,7 @@ impl Descriptor {
                 format!("A descriptor has at most {CHARS_MAX} characters, not {}", text.len());
             return Err(invalid(what));
         }
-        let payload = &plain_steps(without_checksum(text)?)[..];
+        let payload = &plain_numbers(without_checksum(text)?)[..];
         let (name, argument) = call(payload).ok_or_else(|| unknown(payload))?;
         if name != "raw" && has_private_key(argument) {
             return Err(DescriptorError::PrivateKey);
@@ -125,7 +125,7 @@ impl Descriptor {
     /// Returns the text as Core writes it, with the checksum: one for each path of its keys
     /// (BIP389).
     pub fn texts(&self) -> Vec<String> {
-        let payload = &plain_steps(self.payload())[..];
+        let payload = &plain_numbers(self.payload())[..];
         let (name, argument) = call(payload).unwrap_or((payload, ""));
         let script = match &self.forms[..] {
             [Form::Script(script)] => &script[..],
@@ -494,6 +494,22 @@ mod tests {
         let many: Vec<String> = (0..PATHS_MAX).map(|at| at.to_string()).collect();
         let many = parse(&format!("wpkh({BIP84}/<{}>/*)", many.join(";"))).unwrap();
         assert_eq!(many.texts().len(), PATHS_MAX);
+    }
+
+    #[test]
+    fn zeros_before_numbers_are_not_written() {
+        for (start, written) in [
+            ("multi(01,", "multi(1,"),
+            ("sortedmulti(001,", "sortedmulti(1,"),
+            ("wsh(and_v(v:older(00144),pk(", "wsh(and_v(v:older(144),pk("),
+            ("wsh(thresh(01,pk(", "wsh(thresh(1,pk("),
+        ] {
+            let end = ")".repeat(written.matches('(').count() - written.matches(')').count());
+            let given = with_checksum(format!("{start}{KEY}{end}"));
+            let texts = parse(&given).unwrap().texts();
+            assert_eq!(texts, [with_checksum(format!("{written}{KEY}{end}"))]);
+        }
+        assert!(parse(&format!("multi(00,{KEY})")).is_err());
     }
 
     #[test]

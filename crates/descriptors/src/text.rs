@@ -11,6 +11,9 @@ use super::sorted_leaves::{marked, unmarked};
 /// Characters that end a key or a number.
 const ENDS: [char; 5] = ['(', ')', ',', '{', '}'];
 
+/// What is before numbers that are no steps of key paths.
+const NUMBERED: [&str; 5] = ["multi(", "multi_a(", "thresh(", "older(", "after("];
+
 /// Returns the number of descriptors that a valid expression stands for: one for each path of its
 /// keys (BIP389).
 pub fn paths(expression: &str) -> usize {
@@ -18,15 +21,16 @@ pub fn paths(expression: &str) -> usize {
     steps.map_or(1, |(steps, _)| steps.split(';').count())
 }
 
-/// Returns an expression with the numbers of key paths as Core writes them, without zeros before
-/// them.
-pub fn plain_steps(expression: &str) -> String {
+/// Returns an expression with the numbers of key paths, thresholds and locks as Core writes them,
+/// without zeros before them.
+pub fn plain_numbers(expression: &str) -> String {
     let mut text = String::with_capacity(expression.len());
     let mut characters = expression.chars().peekable();
     while let Some(character) = characters.next() {
-        let starts_step = text.ends_with(['/', '<', ';']);
+        let starts_number = text.ends_with(['/', '<', ';'])
+            || (text.ends_with('(') && NUMBERED.iter().any(|start| text.ends_with(start)));
         let is_digit = characters.peek().is_some_and(char::is_ascii_digit);
-        if !(starts_step && character == '0' && is_digit) {
+        if !(starts_number && character == '0' && is_digit) {
             text.push(character);
         }
     }
@@ -141,9 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_steps_have_no_zeros_before_them() {
-        let text = plain_steps("wpkh([00000001/007h]K/00/<0;01>/*)");
-        assert_eq!(text, "wpkh([00000001/7h]K/0/<0;1>/*)");
+    fn numbers_have_no_zeros_before_them() {
+        for (given, written) in [
+            ("wpkh([00000001/007h]K/00/<0;01>/*)", "wpkh([00000001/7h]K/0/<0;1>/*)"),
+            ("sortedmulti(002,02AB,02AC)", "sortedmulti(2,02AB,02AC)"),
+            ("tr(K,{multi_a(01,00AB),pk(00AB)})", "tr(K,{multi_a(1,00AB),pk(00AB)})"),
+            ("wsh(thresh(01,v:older(00144),after(00)))", "wsh(thresh(1,v:older(144),after(0)))"),
+            ("raw(0051)", "raw(0051)"),
+        ] {
+            assert_eq!(plain_numbers(given), written);
+        }
     }
 
     #[test]

@@ -180,6 +180,9 @@ fn not_sane(key: &str) -> Vec<Value> {
         json!(format!("wsh(and_v(v:pk({}),and_v(v:after(100),after(1000000000))))", KEYS[0])),
         json!(format!("wpkh({key}/<0;0>/*)")),
         json!(format!("wpkh({key}/+1)")),
+        json!(format!("multi(00,{})", KEYS[0])),
+        json!(format!("wsh(and_v(v:pk({}),older(00)))", KEYS[0])),
+        json!(format!("wsh(and_v(v:pk({}),older(+1)))", KEYS[0])),
         json!(format!("wpkh({key}/<1;01>/*)")),
         json!(format!("wsh(sortedmulti_a(1,{}))", KEYS[0])),
         json!(format!("tr({0},and_v(v:sortedmulti_a(1,{1}),pk({0})))", KEYS[0], KEYS[1])),
@@ -220,6 +223,12 @@ fn written_otherwise(key: &str) -> Vec<String> {
         format!(
             "tr({one},{{pk({two}),{{multi_a(1,{two}),sortedmulti_a(2,{key}/<1;2>/*,{two})}}}})"
         ),
+        format!("multi(01,{one})"),
+        format!("sortedmulti(002,{one},{two})"),
+        format!("wsh(thresh(01,pk({one}),sln:older(0012960)))"),
+        format!("wsh(and_v(v:pk({one}),after(010)))"),
+        format!("tr({one},multi_a(01,{two},{three}))"),
+        with_checksum(format!("sh(multi(01,{one}))")),
         format!("wpkh({key}/0h/*')"),
         "raw(ABCD)".to_string(),
         "addr(BCRT1QW508D6QEJXTDG4Y5R3ZARVARY0C5XW7KYGT080)".to_string(),
