@@ -203,7 +203,10 @@ pub fn integer<T: TryFrom<i64>>(value: &Value) -> Result<T, RpcError> {
     if !value.is_number() {
         return Err(wrong_type(value, "number"));
     }
-    let number = value.as_i64().and_then(|number| T::try_from(number).ok());
+    // `serde_json` reads `-0` as a fraction; to Core it is an integer, where one may be negative.
+    let is_negative_zero = value.as_f64().is_some_and(|it| it == 0.0 && it.is_sign_negative());
+    let zero = (is_negative_zero && T::try_from(-1).is_ok()).then_some(0);
+    let number = value.as_i64().or(zero).and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| RpcError::new(RPC_MISC_ERROR, "JSON integer out of range"))
 }
 
@@ -266,6 +269,8 @@ mod tests {
         let code = |value: Value| integer::<i32>(&value).map_err(|error| error.code);
         assert_eq!(code(json!(-7)), Ok(-7));
         assert_eq!((code(json!(1.0)), code(json!(1_u64 << 31))), (Err(-1), Err(-1)));
+        assert_eq!((code(json!(0.0)), code(serde_json::from_str("-0").unwrap())), (Err(-1), Ok(0)));
+        assert!(integer::<u32>(&json!(-0.0)).is_err());
         assert_eq!(code(json!("7")), Err(-3));
         assert_eq!(verbosity(&json!(true), 3), Ok(1));
         assert_eq!(verbosity(&Value::Null, 3), Ok(3));

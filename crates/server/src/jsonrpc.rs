@@ -108,6 +108,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Request, RpcError> {
         return refused("The request has too many values: split it");
     }
     let text = std::str::from_utf8(body).ok().filter(|_| depth <= DEPTH_MAX);
+    let text = text.filter(|text| has_whole_pairs(text));
     text.and_then(|text| Request::read(text).ok()).map_or_else(|| refused("Parse error"), Ok)
 }
 
@@ -136,6 +137,31 @@ fn measure(text: &[u8]) -> (usize, usize) {
         }
     }
     (deepest, values)
+}
+
+/// Returns whether each surrogate that JSON text escapes is one of a pair. `serde_json` does not
+/// check that in values that are not read.
+fn has_whole_pairs(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((_, escape)) = rest.split_once('\\') {
+        rest = match escaped(escape) {
+            Some(0xd800..0xdc00) => {
+                let low = escape[5..].strip_prefix('\\');
+                match low.filter(|low| matches!(escaped(low), Some(0xdc00..0xe000))) {
+                    Some(low) => &low[5..],
+                    None => return false,
+                }
+            }
+            Some(0xdc00..0xe000) => return false,
+            _ => escape.strip_prefix('\\').unwrap_or(escape),
+        };
+    }
+    true
+}
+
+/// Returns the number in `uXXXX`, with which a text begins.
+fn escaped(text: &str) -> Option<u16> {
+    u16::from_str_radix(text.strip_prefix('u')?.get(..4)?, 16).ok()
 }
 
 /// Returns an id as Core shows it: numbers as they were written, strings and others rewritten.

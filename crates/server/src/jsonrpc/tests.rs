@@ -107,6 +107,29 @@ fn wrong_fields_are_named() {
 }
 
 #[test]
+fn half_a_surrogate_pair_is_no_text() {
+    for (text, is_text) in [
+        (r"\ud83d\ude00", true),
+        (r"\uD83D\uDE00\\ud83d", true),
+        (r"\\\ud83d\ude00", true),
+        (r"\ud83d", false),
+        (r"\ude00", false),
+        (r"\ud83d\ud83d\ude00", false),
+        (r"\ud83d\u0041", false),
+        (r"\ud83dude00", false),
+        (r"\\\ud83d", false),
+    ] {
+        for body in [
+            format!(r#"{{"method":"echo","id":"{text}"}}"#),
+            format!(r#"{{"method":"echo","id":1,"other":["{text}"]}}"#),
+            format!(r#"[{{"method":"echo","{text}":1}}]"#),
+        ] {
+            assert_eq!(ask(&body).1.contains(r#""code":-32700"#), !is_text, "{body}");
+        }
+    }
+}
+
+#[test]
 fn a_batch_is_answered_in_order_without_its_notifications() {
     let echo = r#"{"result":[],"error":null,"id":1}"#;
     let invalid = r#""error":{"code":-32600,"message":"Invalid Request object"}"#;

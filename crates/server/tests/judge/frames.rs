@@ -44,6 +44,7 @@ const BODIES: &[&str] = &[
     r#"{"method":"getblockhash","params":[0,"x"],"id":1,"id":2}"#,
     r#"{"method":"getblockhash","params":[1e9],"id":1}"#,
     r#"{"method":"getblockhash","params":[-1],"id":1}"#,
+    r#"{"method":"getblockhash","params":[-0],"id":1}"#,
     r#"{"jsonrpc":"2.0","method":"getblockhash","params":[-1],"id":1}"#,
     r#"{"jsonrpc":"2.0","method":"getblockhash","params":[-1]}"#,
     r#"{"jsonrpc":"1.0","method":"getblockhash","params":[-1],"id":"z"}"#,
@@ -92,6 +93,10 @@ const BODIES: &[&str] = &[
     "{'method':'getblockcount'}",
     "{\"method\":\"getblock\ncount\"}",
     r#"{"method":"getblockcount","id":"\x"}"#,
+    r#"{"method":"getblockcount","id":"\ud83d"}"#,
+    r#"{"method":"getblockcount","id":"\ude00\ud83d"}"#,
+    r#"{"method":"getblockcount","id":1,"other":{"\ud83d\u0041":2}}"#,
+    r#"{"method":"getblockcount","id":"\\ud83d\ud83D\uDe00"}"#,
     r#"{"method":"getblockcount","id":"A\n\/"}"#,
     // Echoes.
     r#"{"method":"echo","params":["A\n\/é\"\\", {"b":1,"a":[]}, null, false, -5],"id":1}"#,
