@@ -47,6 +47,8 @@ const OPEN_ANSWERS_BYTES_MAX: usize = 32 << 20;
 const DELAY: Duration = Duration::from_millis(250);
 /// Headers with which a proxy says that a request is not its own.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+/// Where the paths of REST begin.
+const REST: &str = "/rest/";
 /// The permission that a client needs, in Core's words.
 const REALM: HeaderValue = HeaderValue::from_static("Basic realm=\"jsonrpc\"");
 
@@ -114,7 +116,11 @@ pub(crate) fn router(app: &Arc<App>, page: Router) -> Router {
     let page =
         page.merge(Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(app)));
     let page = page.layer(from_fn_with_state(Arc::clone(app), watching));
-    let named = Router::new().route("/", post(rpc)).with_state(Arc::clone(app));
+    let only_post = async || {
+        let kind = [(header::CONTENT_TYPE, "text/html; charset=ISO-8859-1")];
+        (StatusCode::METHOD_NOT_ALLOWED, kind, "JSONRPC server handles only POST requests")
+    };
+    let named = Router::new().route("/", post(rpc).put(only_post)).with_state(Arc::clone(app));
     let open = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
@@ -133,7 +139,15 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     let Some(client) = client.filter(|client| is_in(&app.allow, client.address)) else {
         return StatusCode::FORBIDDEN.into_response();
     };
-    let header = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    if ![Method::GET, Method::HEAD, Method::POST, Method::PUT].contains(request.method()) {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    // A request that needs no password must not tell whether one is right.
+    let is_open = app.rest
+        && request.uri().path().starts_with(REST)
+        && origin::is_allowed(request.headers(), false);
+    let header = request.headers().get(header::AUTHORIZATION).filter(|_| !is_open);
+    let header = header.map(HeaderValue::as_bytes);
     let identity = identify(header, &app.credentials);
     let is_named = matches!(identity, Identity::User(_));
     if identity == Identity::Wrong {
@@ -295,7 +309,7 @@ async fn rest(
     request: Request,
 ) -> Response {
     let uri = request.uri().clone();
-    let path = uri.path().strip_prefix("/rest/").unwrap_or_default();
+    let path = uri.path().strip_prefix(REST).unwrap_or_default();
     let mut body = Bytes::new();
     if apus_query::reads_body(path) {
         body = match read(request, OPEN_BODY_BYTES_MAX, OPEN_BODY_TIME).await {

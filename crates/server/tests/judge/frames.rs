@@ -165,7 +165,7 @@ const BODIES: &[&str] = &[
 ];
 
 /// Requests for what is not there.
-const PATHS: [(&str, &str); 10] = [
+const PATHS: [(&str, &str); 17] = [
     ("GET", "/rest/"),
     ("GET", "/rest/nothing"),
     ("GET", "/rest/Block/x.json"),
@@ -176,6 +176,13 @@ const PATHS: [(&str, &str); 10] = [
     ("GET", "/rest/blockhashbyheight/%30.json"),
     ("GET", "/rest/../rest/blockhashbyheight/0.json"),
     ("GET", "/rest/tx/%00.json"),
+    ("PUT", "/"),
+    ("DELETE", "/"),
+    ("PUT", "/rest/blockhashbyheight/0.json"),
+    ("DELETE", "/rest/blockhashbyheight/0.json"),
+    ("FOO", "/rest/blockhashbyheight/0.json"),
+    ("OPTIONS", "/rest/nothing"),
+    ("PATCH", "/nothing"),
 ];
 
 /// The requests.
@@ -200,6 +207,8 @@ pub fn frames() -> Vec<Request> {
         body: Vec::new(),
     };
     requests.extend(PATHS.iter().map(path));
+    let authorization = Some("Basic dTpx");
+    requests.push(Request { authorization, ..path(&("GET", "/rest/blockhashbyheight/0.json")) });
     requests.extend(random_batches());
     requests
 }
