@@ -152,6 +152,20 @@ impl Addresses {
         self.known.is_empty()
     }
 
+    /// Returns how many addresses are in `new` and in `tried`: of IPv4, IPv6 and onion services.
+    pub fn counts(&self) -> [[u64; 2]; 3] {
+        let mut counts = [[0; 2]; 3];
+        for ((host, _), known) in &self.known {
+            let kind = match host {
+                Host::Ipv4(_) => 0,
+                Host::Ipv6(_) => 1,
+                Host::TorV3(_) => 2,
+            };
+            counts[kind][usize::from(known.is_tried)] += 1;
+        }
+        counts
+    }
+
     /// Returns whether there is an address of a host like this.
     pub fn has_any(&self, mut is_one: impl FnMut(&Host) -> bool) -> bool {
         self.known.keys().any(|(host, _)| is_one(host))

@@ -578,6 +578,7 @@ impl Connections {
         if observer.wants_peers() {
             let of = (&self.dialer, &self.reports);
             observer.peers(peer_infos(&self.links, &mut self.manager, of, tree));
+            observer.addresses(self.dialer.address_counts());
         }
         self.served.tend();
         observer.heard(self.traffic.download());

@@ -175,6 +175,11 @@ impl Dialer {
         self.roles.0.get(&id).map_or_else(|| format!("peer {}", id.0), Role::name)
     }
 
+    /// Returns how many addresses are known ([`Addresses::counts`]).
+    pub fn address_counts(&self) -> [[u64; 2]; 3] {
+        self.book.counts()
+    }
+
     /// Returns whether the peer is asked for addresses alone.
     pub fn is_seed(&self, id: PeerId) -> bool {
         matches!(self.roles.0.get(&id), Some(Role::Seed(_)))

@@ -198,6 +198,14 @@ pub trait Observer: Sync {
             inner.peers(peers);
         }
     }
+
+    /// Receives how many addresses of peers are known, with [`Observer::peers`]: those that were
+    /// not connected to yet and those that were, of IPv4, IPv6 and onion services.
+    fn addresses(&self, counts: [[u64; 2]; 3]) {
+        if let Some(inner) = self.inner() {
+            inner.addresses(counts);
+        }
+    }
 }
 
 /// An observer that ignores all progress.

@@ -89,6 +89,8 @@ struct Now {
     progress: Option<Progress>,
     tip: Option<Tip>,
     peers: Arc<[PeerInfo]>,
+    /// Addresses of peers that are known ([`Observer::addresses`]).
+    addresses: [[u64; 2]; 3],
     /// Bytes sent to and received from peers that have left.
     past_bytes: [u64; 2],
     meters: Option<Meters>,
@@ -158,6 +160,11 @@ impl Live {
     /// Returns the connected peers, as they were about a second ago.
     pub fn peers(&self) -> Arc<[PeerInfo]> {
         Arc::clone(&self.now().peers)
+    }
+
+    /// Returns how many addresses of peers are known ([`Observer::addresses`]).
+    pub(crate) fn addresses(&self) -> [[u64; 2]; 3] {
+        self.now().addresses
     }
 
     /// Returns the bytes that were sent to all peers so far, and received from them.
@@ -279,5 +286,9 @@ impl Observer for Keeping<'_> {
 
     fn peers(&self, peers: Vec<PeerInfo>) {
         self.live.now().take_peers(peers);
+    }
+
+    fn addresses(&self, counts: [[u64; 2]; 3]) {
+        self.live.now().addresses = counts;
     }
 }

@@ -171,6 +171,9 @@ const OWN: &[Own] = methods![
         "Returns its parameters, to test clients.";
     NETWORK "getaddednodeinfo" network::getaddednodeinfo, [Arg::optional("node", ArgKind::Text)]
         "Returns an empty list: no peer is added while Apus runs.";
+    NETWORK "getaddrmaninfo" network::getaddrmaninfo, []
+        "Returns how many addresses of peers a sync knows, by network: `tried` has those that it \
+         has connected to.";
     NETWORK "getconnectioncount" network::getconnectioncount, []
         "Returns the number of peers.";
     NETWORK "getnettotals" network::getnettotals, []

@@ -10,7 +10,7 @@ use apus_query::params::{hash, integer};
 use apus_query::{RELAY_FEE, RpcError};
 use apus_wire::message::Services;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::state::{Call, ServerState};
 
@@ -320,6 +320,17 @@ pub(crate) fn getaddednodeinfo(call: &Call) -> Result<Json, RpcError> {
         return Err(RpcError::new(NODE_NOT_ADDED, "Error: Node has not been added."));
     }
     none(call)
+}
+
+/// Returns how many addresses of peers are known, by network.
+pub(crate) fn getaddrmaninfo(call: &Call) -> Result<Json, RpcError> {
+    let counted =
+        |[new, tried]: [u64; 2]| json!({ "new": new, "tried": tried, "total": new + tried });
+    let known = call.state.live.addresses();
+    let all = known.into_iter().fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]]);
+    let counts = known.into_iter().chain([[0, 0]; 2]).chain([all]);
+    let names = NETWORKS.into_iter().chain(["all_networks"]).map(str::to_string);
+    Ok(json(&names.zip(counts.map(counted)).collect::<Map<String, Value>>()))
 }
 
 /// Returns an empty list of addresses.

@@ -233,6 +233,21 @@ async fn stop_ends_the_work() {
 }
 
 #[tokio::test]
+async fn addresses_of_peers_are_counted() {
+    let server = Offline::new(|_| {});
+    server.live().observer(&Unobserved).addresses([[5, 2], [1, 0], [0, 3]]);
+    let call = r#"{"method":"getaddrmaninfo","id":1}"#;
+    let (status, text) = ask(&server, ("POST", "/"), "me:secret", call).await;
+    let counts = "{\"ipv4\":{\"new\":5,\"tried\":2,\"total\":7},\
+                  \"ipv6\":{\"new\":1,\"tried\":0,\"total\":1},\
+                  \"onion\":{\"new\":0,\"tried\":3,\"total\":3},\
+                  \"i2p\":{\"new\":0,\"tried\":0,\"total\":0},\
+                  \"cjdns\":{\"new\":0,\"tried\":0,\"total\":0},\
+                  \"all_networks\":{\"new\":6,\"tried\":5,\"total\":11}}";
+    assert_eq!((status, text.contains(counts)), (200, true), "{text}");
+}
+
+#[tokio::test]
 async fn metrics_tell_what_is_known() {
     let server = Offline::new(|_| {});
     let observer = server.live().observer(&Unobserved);

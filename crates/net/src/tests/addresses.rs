@@ -112,6 +112,9 @@ fn those_that_cannot_be_reached_are_left_out() {
         assert_eq!(book.add(&[address(host(text))], user(), NOW), 0, "{text} again");
     }
     assert_eq!(book.add(&[address(Host::TorV3([1; 32]))], user(), NOW), 1);
+    assert_eq!(book.counts(), [[3, 0], [1, 0], [1, 0]]);
+    book.worked(&place(&address(host("8.8.8.8"))), NEEDS, NOW);
+    assert_eq!(book.counts(), [[2, 1], [1, 0], [1, 0]]);
 }
 
 #[test]

@@ -391,6 +391,7 @@ fn right(hash: &str, (txid, tx): (&str, &str)) -> Vec<(&'static str, Vec<Value>)
         ("estimatesmartfee", vec![json!(2), json!("economical")]),
         ("getaddednodeinfo", vec![]),
         ("getaddednodeinfo", vec![json!("192.0.2.7")]),
+        ("getaddrmaninfo", vec![]),
         ("getnodeaddresses", vec![json!(0), json!("IPv6")]),
         ("getchaintxstats", vec![json!(3), json!(hash)]),
         ("getdeploymentinfo", vec![json!(hash)]),
