@@ -129,6 +129,8 @@ fn undo_data_of_pruned_blocks_is_not_claimed() {
         &["status"],
         &[&format!("blocks      pruned, stored {from}"), &format!("undo data   {from}")],
     );
+    let rewind = format!("--height={}", status.height - 1);
+    assert_says(&place, &["rewind", &rewind], &["Next: apus sync", " -prune=1"]);
     // What needs all blocks is no remedy.
     std::fs::remove_file(place.network_dir().join("chainstate/CURRENT")).unwrap();
     for args in [&["status"][..], &["verify"], &["sync", "--connect=0", "--prune=550"]] {

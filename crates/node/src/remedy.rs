@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
+use apus_coins::Chainstate;
 use apus_disk::{Disk, StoreError};
 use apus_store::layout::PRUNED_FLAG;
 use apus_store::{IndexDb, IndexKind, list_block_files};
@@ -77,7 +78,9 @@ pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> S
         Remedy::RebuildIndex | Remedy::RebuildChainstate | Remedy::RewriteUndo if is_pruned => {
             remedy = Remedy::SyncAnew;
         }
-        Remedy::RebuildChainstate if lacks_blocks(options) => remedy = Remedy::RebuildBelow,
+        Remedy::RebuildChainstate if !has_best_block(options) && lacks_blocks(options) => {
+            remedy = Remedy::RebuildBelow;
+        }
         Remedy::RewriteUndo if lacks_blocks(options) => remedy = Remedy::ReplaceBlocksFirst,
         _ => {}
     }
@@ -90,6 +93,14 @@ pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> S
 fn is_pruned(options: &Options) -> bool {
     let index = IndexDb::open_read_only(&Disk::new(), &options.network_dir().join("blocks/index"));
     index.and_then(|index| index.read_flag(PRUNED_FLAG)).is_ok_and(|flag| flag == Some(true))
+}
+
+/// Returns whether the UTXO set says which block is its best, so that a sync can open it and store
+/// blocks again.
+fn has_best_block(options: &Options) -> bool {
+    let chainstate =
+        Chainstate::open_read_only(&Disk::new(), &options.network_dir().join("chainstate"));
+    chainstate.and_then(|chainstate| chainstate.best_block()).is_ok()
 }
 
 /// Returns whether block files are noted as damaged or are missing, so that a rebuild from all

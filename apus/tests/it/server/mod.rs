@@ -3,9 +3,10 @@
 pub mod client;
 
 use std::collections::VecDeque;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
 
 use apus_wire::Chain;
 use rustix::process::Signal;
@@ -15,7 +16,7 @@ use self::client::{Running, authorization, post, request};
 use crate::peers::world::{tip, world};
 use crate::serving::client::Serving;
 use crate::support::Place;
-use crate::support::program::{apus, assert_ends, program_on, stderr};
+use crate::support::program::{apus, assert_contains, assert_ends, program_on, stderr};
 use crate::support::waiting::{LIMIT, wait_until};
 
 const SERVE: [&str; 3] = ["serve", "--bind=127.0.0.1", "--port=0"];
@@ -85,6 +86,21 @@ fn a_sync_is_asked_and_ends_well_by_a_signal() {
     }
     assert!(told.starts_with("READY=1"), "{told}");
     assert!(told.contains("WATCHDOG=1\nSTATUS="), "{told}");
+}
+
+#[test]
+fn a_cookie_that_was_not_written_is_not_named() {
+    let place = world().in_order();
+    std::fs::create_dir(place.network_dir().join(".cookie")).unwrap();
+    let mut command = program_on(&place, &SERVE);
+    let serve = command.args(["--server", "--rpcport=0"]);
+    let mut child = serve.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said: Vec<String> = lines.take_while(|line| !line.contains("Serving blocks on")).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_contains(&said.join("\n"), &["cannot write the cookie", "Answering RPC"]);
+    assert!(!said.iter().any(|line| line.contains("a password: those in")), "{said:#?}");
 }
 
 #[test]
