@@ -14,6 +14,7 @@ use super::output;
 /// Print completions for a shell, as in `source <(apus completions bash)`.
 #[derive(Args)]
 pub struct CompletionsCommand {
+    /// The shell.
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -38,7 +39,7 @@ pub fn complete(command: &CompletionsCommand, mut program: Command) -> Result<Ex
 
 /// Runs `apus man`; `program` has all commands and options.
 pub fn man(command: &ManCommand, program: Command) -> Result<ExitCode, Failure> {
-    let mut program = program.disable_help_subcommand(true);
+    let mut program = with_all_help(program).disable_help_subcommand(true);
     program.build();
     if let Some(dir) = &command.dir {
         let written = write_all(dir, program);
@@ -56,6 +57,11 @@ pub fn man(command: &ManCommand, program: Command) -> Result<ExitCode, Failure> 
     let rendered = clap_mangen::Man::new(chosen.clone()).render(&mut text);
     rendered.expect("memory can be written");
     print(&text)
+}
+
+/// Shows all options in the short help, too: a page has no text for one that is not there.
+fn with_all_help(command: Command) -> Command {
+    command.mut_args(|option| option.hide_short_help(false)).mut_subcommands(with_all_help)
 }
 
 fn write_all(dir: &Path, program: Command) -> std::io::Result<()> {

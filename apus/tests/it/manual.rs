@@ -39,6 +39,11 @@ fn every_command_and_option_has_its_place() {
         let options = options_of(&command);
         let page = format!("apus {command}").trim().replace(' ', "-") + ".1";
         let text = std::fs::read_to_string(dir.join(&page)).unwrap().replace('\\', "");
+        let lines: Vec<&str> = text.lines().collect();
+        for entry in lines.windows(3).filter(|lines| lines[0] == ".TP") {
+            let is_text = entry[2].starts_with(|c: char| c.is_alphanumeric() || c == '`');
+            assert!(is_text, "{page} has no text for {}", entry[1]);
+        }
         let printed = program().arg("man").args(command.split_whitespace()).output().unwrap();
         assert_ends(&printed, 0, &[]);
         assert_eq!(stdout(&printed).replace('\\', "").trim_end(), text.trim_end(), "{page}");
