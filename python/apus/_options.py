@@ -174,7 +174,7 @@ class SyncOptions(ConnectOptions, total=False):
     """With `listen`, serve filters of blocks to light wallets (BIP157); needs
     `blockfilterindex`. Default: 0."""
     timeout: int
-    """Give up opening a connection after this many milliseconds. Default: 5000."""
+    """Give up opening a connection after this many milliseconds; 0: the default. Default: 5000."""
     witness: bool
     """0: download without witnesses the blocks that SwiftSync does not store. Fewer bytes are
     downloaded, and witness commitments and block weights are not checked. Default: 1."""
@@ -189,7 +189,8 @@ class ReindexOptions(ConnectOptions, total=False):
     """First rebuild the block index from the block files, if it is damaged or lost (Core's
     -reindex). Needs all block files; undo data is written again."""
     allow_shrink: bool
-    """Replace the UTXO set even if the rebuilt one ends at a lower height."""
+    """Replace the UTXO set even if the rebuilt one ends at a lower height; `stopatheight`
+    allows that, too."""
 
 
 class ProveOptions(DirectoryOptions, total=False):

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Arg, CommandFactory, Parser, Subcommand};
 
 use super::categories::Categories;
+use super::conf::{NETWORK_FLAGS, truth};
 use super::doctor::DoctorCommand;
 use super::export::ExportCommand;
 use super::hints::HintsCommand;
@@ -35,8 +36,9 @@ use super::verify::VerifyCommand;
 pub struct Cli {
     /// Log internal events to standard error and to the log file: those of one category (bench,
     /// blockstorage, coindb, http, leveldb, net, prune, reindex, rpc, validation), or all without a
-    /// value. May be given many times. `trace` writes apus-trace.json into the network's directory:
-    /// when each thread worked, and when it waited for the disk (ui.perfetto.dev shows it).
+    /// value. May be given many times. `trace` makes sync, reindex, rewind, index, prune and
+    /// `snapshot load` write apus-trace.json into the network's directory: when each thread worked,
+    /// and when it waited for the disk (ui.perfetto.dev shows it).
     #[arg(long, global = true, value_name = "CATEGORY", num_args = 0..=1, require_equals = true,
         default_missing_value = "all", display_order = 998)]
     pub debug: Vec<String>,
@@ -65,7 +67,7 @@ const EXPORT_EXAMPLE: &str = "
 
 const FACTS: &str = "
 
-Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
+Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -par=4, -nolisten.
 Exit status: 0 success, 1 error, 2 wrong option, 3 done but some input was refused, 130 interrupted
 (a sync saves what is done; run the same command again to continue).
 With --json an error is also printed as one object, {\"error\": TEXT, \"kind\": KIND}; the exit
@@ -127,8 +129,25 @@ pub enum Command {
     Man(ManCommand),
 }
 
-/// Converts arguments in Core's spelling (`-datadir=DIR`) to clap's (`--datadir=DIR`), and puts a
-/// `=` before the value of an option whose value is optional (`--witness 0`).
+/// Options that Core negates (`-noprune`) and that mean the same with the value 0, besides those
+/// whose value is optional.
+const OFF_BY_0: [&str; 11] = [
+    "assumevalid",
+    "connect",
+    "dbcache",
+    "maxconnections",
+    "maxuploadtarget",
+    "minimumchainwork",
+    "onion",
+    "par",
+    "proxy",
+    "prune",
+    "stopatheight",
+];
+
+/// Converts arguments in Core's spelling (`-datadir=DIR`, `-nolisten`) to clap's (`--datadir=DIR`,
+/// `--listen=0`), and puts a `=` before the value of an option whose value is optional (`--witness
+/// 0`).
 pub fn core_spelling(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut after_separator = false;
     let doubled = args.map(|arg| {
@@ -154,6 +173,8 @@ fn joined(args: Vec<OsString>) -> Vec<OsString> {
     let mut after_separator = false;
     for arg in args {
         after_separator |= arg == OsStr::new("--");
+        let positive = arg.to_str().and_then(|arg| positive(arg, &program, &optional_values));
+        let arg = positive.filter(|_| !after_separator).map_or(arg, OsString::from);
         let value = arg.to_str().unwrap_or_default();
         let has_command =
             joined.iter().any(|arg| arg.to_str().is_some_and(Command::has_subcommand));
@@ -170,6 +191,23 @@ fn joined(args: Vec<OsString>) -> Vec<OsString> {
         }
     }
     joined
+}
+
+/// Returns the option that a negated one (`--noX`) stands for; `None` if `arg` is none, or is an
+/// option itself.
+fn positive(
+    arg: &str,
+    program: &clap::Command,
+    optional_values: &HashMap<&str, OptionalValue>,
+) -> Option<String> {
+    let (option, value) = arg.split_once('=').unwrap_or((arg, ""));
+    let name = option.strip_prefix("--no")?;
+    let mut options = all(program).into_iter().flat_map(clap::Command::get_arguments);
+    let is_option = options.any(|other| other.get_long() == option.strip_prefix("--"));
+    let has_off = optional_values.contains_key(name) || OFF_BY_0.contains(&name);
+    // On the command line, Core's `-noregtest` leaves the network to the files.
+    let is_network = NETWORK_FLAGS.iter().any(|(flag, _)| *flag == name);
+    (has_off && !is_network && !is_option).then(|| format!("--{name}={}", u8::from(!truth(value))))
 }
 
 /// Returns whether `value`, which follows an option with optional values, belongs to that option.
@@ -281,6 +319,35 @@ mod tests {
         assert_eq!(spelled(&["--debug", "prune"]), ["--debug", "prune"]);
         assert_eq!(spelled(&["--regtest=1", "0"]), ["--regtest=1", "0"]);
         assert_eq!(spelled(&["--", "--regtest", "1"]), ["--", "--regtest", "1"]);
+        // Core's negations, of options that can be off.
+        for name in OFF_BY_0 {
+            let known = all(&program).into_iter().flat_map(clap::Command::get_arguments);
+            assert!(known.filter_map(Arg::get_long).any(|long| long == name), "{name}");
+            assert_eq!(spelled(&[&format!("-no{name}")]), [format!("--{name}=0")]);
+        }
+        assert_eq!(spelled(&["sync", "-nolisten", "1"]), ["sync", "--listen=0", "1"]);
+        assert_eq!(spelled(&["--noserver=1", "-notxindex=0"]), ["--server=0", "--txindex=1"]);
+        for left in ["-noconf", "-nosettings", "-noregtest", "-noaddnode=1", "-nonsense"] {
+            assert_eq!(spelled(&[left]), [format!("-{left}")]);
+        }
+        assert_eq!(spelled(&["--", "--nolisten"]), ["--", "--nolisten"]);
+    }
+
+    /// Of all commands, those that write to a directory have a log and a trace.
+    #[test]
+    fn the_help_names_the_commands_that_write_a_trace() {
+        let mut program = Cli::command();
+        program.build();
+        let option = program.get_arguments().find(|option| option.get_long() == Some("debug"));
+        let help = option.unwrap().get_help().unwrap().to_string();
+        let named = help.split_once("`trace` makes ").unwrap().1.split_once(" write ").unwrap().0;
+        let has_log = |command: &&clap::Command| {
+            command.get_arguments().any(|option| option.get_long() == Some("debuglogfile"))
+        };
+        for command in all(&program).into_iter().filter(has_log) {
+            let name = command.get_bin_name().unwrap().trim_start_matches("apus ");
+            assert!(named.contains(name), "{name} is not in: {named}");
+        }
     }
 
     /// The guide's page on settings names each option of Core that Apus has, too, and no setting

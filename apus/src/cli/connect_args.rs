@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use apus_hash::{Hash, hex};
 use apus_node as node;
-use apus_node::AssumeValid;
+use apus_node::{AssumeValid, SyncError};
 use apus_progress::Method;
 use apus_swiftsync::AggregateKind;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use secp_lanes::Kernel;
 
-use super::conf::{Config, Found};
+use super::conf::Config;
 use super::directory::Directory;
 use super::home::expand_home;
 use super::log_args::LogArgs;
@@ -194,12 +194,19 @@ impl ConnectArgs {
     /// Reads the settings files, and returns them with the engine's options.
     ///
     /// # Errors
-    /// An option or a setting is wrong, or contradicts another one.
-    pub fn to_options(&self) -> Result<Settings, String> {
+    /// An option or a setting is wrong, or contradicts another one; or the system refuses to read a
+    /// file.
+    pub fn to_options(&self) -> Result<Settings, SyncError> {
         let mut chosen = self.directory.with_cache(self.dbcache)?;
+        self.complete(&mut chosen).map_err(SyncError::WrongOptions)?;
+        Ok(chosen)
+    }
+
+    /// Sets the options that are not of the directory.
+    fn complete(&self, chosen: &mut Settings) -> Result<(), String> {
         chosen.name_unsupported();
-        take_assumevalid(&mut chosen, self.assumevalid.as_deref())?;
-        take_minimumchainwork(&mut chosen, self.minimumchainwork.as_deref())?;
+        take_assumevalid(chosen, self.assumevalid.as_deref())?;
+        take_minimumchainwork(chosen, self.minimumchainwork.as_deref())?;
         let options = &mut chosen.options;
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
         self.take_hints(options)?;
@@ -210,8 +217,7 @@ impl ConnectArgs {
         for setting in &self.testing {
             take_testing(options, setting)?;
         }
-        options.check_method()?;
-        Ok(chosen)
+        options.check_method()
     }
 
     /// Takes the hints file, or which one a peer shall send.
@@ -299,7 +305,7 @@ fn given_or_set(
         return Ok(Some((text.to_string(), format!("--{name}"))));
     }
     let found = config.take(name)?;
-    Ok(found.map(|Found { text, place }| (text, format!("{name} from {place}"))))
+    Ok(found.map(|found| (found.text.clone(), found.origin(name))))
 }
 
 /// Sets the minimum chain work, from `--minimumchainwork` or else from a settings file.
@@ -313,8 +319,7 @@ pub fn take_minimumchainwork(chosen: &mut Settings, given: Option<&str>) -> Resu
 
 /// Parses a 256-bit number in hex; `what` names the option or setting in an error.
 fn parse_work(what: &str, text: &str) -> Result<Hash, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    format!("{digits:0>64}").parse().map_err(|_| {
+    user_hex(text).ok_or_else(|| {
         format!(
             "{what}: '{text}' is not a number of at most 64 hex digits: give what Bitcoin Core's \
              getblockheader calls chainwork"
@@ -322,15 +327,21 @@ fn parse_work(what: &str, text: &str) -> Result<Hash, String> {
     })
 }
 
+/// Parses a number of at most 64 hex digits, with or without `0x` (Core's `FromUserHex`).
+fn user_hex(text: &str) -> Option<Hash> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    format!("{digits:0>64}").parse().ok()
+}
+
 /// Parses a block's hash, or zeros for [`AssumeValid::Nothing`]; `what` names the option or setting
 /// in an error.
 fn parse_assumevalid(what: &str, text: &str) -> Result<AssumeValid, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    if digits.bytes().all(|digit| digit == b'0') && digits.len() <= 64 {
-        return Ok(AssumeValid::Nothing);
+    match user_hex(text) {
+        Some(Hash(bytes)) if bytes == [0; 32] => Ok(AssumeValid::Nothing),
+        Some(hash) => Ok(AssumeValid::Block(hash)),
+        None => Err(format!(
+            "{what}: '{text}' is not a number of at most 64 hex digits: give the hash of a block, \
+             or 0 to check every script"
+        )),
     }
-    let hash = digits.parse::<Hash>().map_err(|why| {
-        format!("{what}: {why}: give the hash of a block, or 0 to check every script")
-    })?;
-    Ok(AssumeValid::Block(hash))
 }

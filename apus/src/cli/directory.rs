@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 
 use apus_node as node;
+use apus_node::SyncError;
 use apus_node::directory::check_synced;
 use apus_wire::{Chain, Network};
 use clap::Args;
 
-use super::conf::{self, Config, Found, Given, Which};
+use super::conf::{self, ConfError, Config, Given, Which};
 use super::failure::Failure;
 use super::home::{default_datadir, expand_home};
 use super::settings::Settings;
@@ -32,7 +33,7 @@ pub struct Directory {
     #[arg(long, value_name = "FILE")]
     conf: Option<PathBuf>,
     /// Read no bitcoin.conf.
-    #[arg(long, hide_short_help = true, conflicts_with = "conf")]
+    #[arg(long, hide_short_help = true, overrides_with = "conf")]
     noconf: bool,
     /// Read no file that bitcoin.conf includes.
     #[arg(long, hide_short_help = true)]
@@ -45,7 +46,7 @@ pub struct Directory {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     settings: Option<PathBuf>,
     /// Read no settings.json.
-    #[arg(long, hide_short_help = true, conflicts_with = "settings")]
+    #[arg(long, hide_short_help = true, overrides_with = "settings")]
     nosettings: bool,
     /// The network: main, test, testnet4, signet or regtest [default: main].
     #[arg(long, value_name = "NAME")]
@@ -78,10 +79,11 @@ impl Directory {
     /// Reads the settings files, and returns them with the engine's options.
     ///
     /// # Errors
-    /// An option or a setting is wrong, or contradicts another one.
-    pub fn to_options(&self) -> Result<Settings, String> {
+    /// An option or a setting is wrong, or contradicts another one; or the system refuses to read a
+    /// file.
+    pub fn to_options(&self) -> Result<Settings, SyncError> {
         let mut config = self.config()?;
-        let options = self.options(&mut config)?;
+        let options = self.options(&mut config).map_err(SyncError::WrongOptions)?;
         Ok(Settings { options, config })
     }
 
@@ -89,9 +91,9 @@ impl Directory {
     ///
     /// # Errors
     /// As for [`Directory::to_options`].
-    pub fn with_cache(&self, dbcache: Option<usize>) -> Result<Settings, String> {
+    pub fn with_cache(&self, dbcache: Option<usize>) -> Result<Settings, SyncError> {
         let mut chosen = self.to_options()?;
-        chosen.take_cache(dbcache)?;
+        chosen.take_cache(dbcache).map_err(SyncError::WrongOptions)?;
         Ok(chosen)
     }
 
@@ -100,13 +102,13 @@ impl Directory {
     /// # Errors
     /// Also if there is no such directory, or it holds no UTXO set of the network.
     pub fn to_existing(&self) -> Result<Settings, Failure> {
-        let chosen = self.to_options().map_err(Failure::usage)?;
+        let chosen = self.to_options()?;
         check_synced(&chosen.options)?;
         Ok(chosen)
     }
 
     /// Reads the settings files that the command line names, or those with the usual names.
-    fn config(&self) -> Result<Config, String> {
+    fn config(&self) -> Result<Config, ConfError> {
         let which = |path: &Option<PathBuf>, not| match path {
             _ if not => Which::Not,
             Some(path) => Which::This(expand_home(path)),
@@ -130,7 +132,7 @@ impl Directory {
             others: others.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
         };
         let mut config = Config::load(&given, &conf::read_file)?;
-        let warning = conf::check_directories(&config)?;
+        let warning = conf::check_directories(&mut config)?;
         config.loaded.warnings.extend(warning);
         Ok(config)
     }
@@ -150,9 +152,10 @@ impl Directory {
         })
     }
 
-    fn network(&self, config: &Config) -> Result<Network, String> {
+    fn network(&self, config: &mut Config) -> Result<Network, String> {
         let chain = config.loaded.chain;
-        match (&self.signetchallenge, config.loaded.challenges.as_slice()) {
+        let set = config.loaded.challenges.clone();
+        match (&self.signetchallenge, set.as_slice()) {
             (Some(_), _) if chain != Chain::Signet => {
                 Err("--signetchallenge needs --chain=signet: add that, or remove --signetchallenge"
                     .to_string())
@@ -162,9 +165,10 @@ impl Directory {
             (None, challenges) if challenges.is_empty() || chain != Chain::Signet => {
                 Ok(Network::new(chain))
             }
-            (None, [Found { text: hex, place }]) => {
-                let what = format!("signetchallenge from {place}");
-                Ok(Network::custom_signet(parse_hex(&what, hex)?))
+            (None, [found]) => {
+                config.note_used("signetchallenge", found);
+                let challenge = parse_hex(&found.origin("signetchallenge"), &found.text)?;
+                Ok(Network::custom_signet(challenge))
             }
             (None, several) => Err(format!(
                 "signetchallenge is set {} times, in {} and {}: keep one",

@@ -52,7 +52,7 @@ struct FindingJson<'a> {
 
 /// Runs `apus doctor`.
 pub fn run(command: &DoctorCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let chosen = command.directory.to_options()?;
     chosen.announce(&[], Reporting { quiet: true, json: command.json });
     let mut look = Look::new(&Root::new(&command.root), &chosen.options, output::now());
     if !command.read_only {

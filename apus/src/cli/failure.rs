@@ -52,6 +52,11 @@ impl Failure {
         self.kind == Some(ErrorKind::Disk)
     }
 
+    /// Returns the name of the error's subject in `--json`.
+    pub fn kind(&self) -> Option<&'static str> {
+        self.kind.map(name)
+    }
+
     /// Returns the message for the user.
     pub fn text(&self) -> String {
         self.text.clone()

@@ -197,7 +197,7 @@ pub fn run(command: HintsCommand, quiet: bool) -> Result<ExitCode, Failure> {
 
 fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     let path = create.output.path()?;
-    let chosen = create.directory.with_cache(create.dbcache).map_err(Failure::usage)?;
+    let chosen = create.directory.with_cache(create.dbcache)?;
     chosen.announce(&[], Reporting { quiet, json: create.output.json });
     create.output.write(&path, create.format.into(), quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
@@ -209,7 +209,7 @@ impl Create {
     /// Makes the file in the process of another program. Returns the object of `--json`.
     pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
         let path = self.output.path()?;
-        let chosen = self.directory.with_cache(self.dbcache).map_err(SyncError::WrongOptions)?;
+        let chosen = self.directory.with_cache(self.dbcache)?;
         chosen.warn(watch.observer);
         let summary = self.create(&chosen.options, &path, watch)?;
         Ok(summary_json(&summary, self.format.into(), &path, MemoryInUse::default()))
@@ -237,7 +237,7 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     let format = convert.format.into();
     let needs_blocks = apus_claims::conversion_needs_blocks(hints.reader.as_ref(), format);
     let options = if needs_blocks {
-        let chosen = convert.directory.to_options().map_err(Failure::usage)?;
+        let chosen = convert.directory.to_options()?;
         chosen.announce(&[], Reporting { quiet, json: convert.output.json });
         chosen.options
     } else {

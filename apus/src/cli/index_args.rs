@@ -4,6 +4,7 @@ use apus_node::{Options, Prune};
 use apus_tools::IndexKind;
 use clap::Args;
 
+use super::conf::Found;
 use super::settings::Settings;
 
 /// Core's options for its optional indexes.
@@ -40,7 +41,7 @@ impl IndexArgs {
             let Some(found) = chosen.config.take(kind.name())? else { continue };
             // Core takes a word for the type of filters.
             let is_on = if kind == IndexKind::BlockFilterIndex {
-                is_basic(&found.text)?
+                is_basic(&found)?
             } else {
                 chosen.config.is_on(kind.name(), false)
             };
@@ -51,9 +52,9 @@ impl IndexArgs {
                 (None, _) => chosen.options.indexes.push(kind),
                 (Some(Lack::Prune), _) => {
                     return Err(format!(
-                        "--prune deletes blocks, and {} names places in them: leave one of them \
-                         out",
-                        kind.name()
+                        "{} deletes blocks, and {} names places in them: leave one of them out",
+                        chosen.config.origin_of("prune"),
+                        found.origin(kind.name())
                     ));
                 }
                 (Some(Lack::Undo), true) => {
@@ -95,13 +96,13 @@ fn lack_of(kind: IndexKind, options: &Options) -> Option<Lack> {
 }
 
 /// Returns whether a value of `blockfilterindex` asks for basic filters, as Core reads it.
-fn is_basic(value: &str) -> Result<bool, String> {
-    match value {
+fn is_basic(found: &Found) -> Result<bool, String> {
+    match &*found.text {
         "0" => Ok(false),
         "" | "1" | "basic" => Ok(true),
-        other => Err(format!(
-            "blockfilterindex={other}: there are only filters of the type basic: write basic, 1 \
-             or 0"
+        _ => Err(format!(
+            "{}: there are only filters of the type basic: write basic, 1 or 0",
+            found.with_value("blockfilterindex")
         )),
     }
 }

@@ -41,7 +41,7 @@ pub struct InitCommand {
 
 /// Runs `apus init`.
 pub fn run(command: &InitCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let chosen = command.directory.with_cache(None).map_err(Failure::usage)?;
+    let chosen = command.directory.with_cache(None)?;
     chosen.announce(&[], Reporting { quiet: true, json: false });
     let options = &chosen.options;
     let search = (command.lan != Some(0)).then(|| begin_search(options)).flatten();

@@ -1,7 +1,7 @@
 //! The options of the log file.
 
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use apus_disk::{Disk, StoreError};
 use apus_node as node;
@@ -9,6 +9,7 @@ use apus_store::{DataDir, check_root};
 use apus_tools as tools;
 use clap::Args;
 
+use super::conf::Named;
 use super::failure::Failure;
 use super::home::expand_home;
 use super::log;
@@ -18,6 +19,9 @@ use super::trace;
 /// Core's `DEFAULT_DEBUGLOGFILE`.
 const NAME: &str = "debug.log";
 
+/// What to do without a log file.
+const OTHERWISE: &str = "Name another with --debuglogfile, or write none with --nodebuglogfile";
+
 /// The log options of a command that writes to a data directory.
 #[derive(Args)]
 pub struct LogArgs {
@@ -26,7 +30,7 @@ pub struct LogArgs {
     #[arg(long, value_name = "FILE")]
     debuglogfile: Option<PathBuf>,
     /// Write no log file.
-    #[arg(long, hide_short_help = true, conflicts_with = "debuglogfile")]
+    #[arg(long, hide_short_help = true, overrides_with = "debuglogfile")]
     nodebuglogfile: bool,
 }
 
@@ -46,15 +50,17 @@ impl LogArgs {
         let network_dir = chosen.options.network_dir();
         let path = network_dir.join(&file);
         if path.parent().is_some_and(|dir| !dir.is_dir() && dir != network_dir) {
-            return Err(refused(&path, "its directory does not exist"));
+            let path = path.display();
+            let what = format!("{path}: cannot open the log file: its directory does not exist");
+            return Err(Failure::input(what).and(OTHERWISE));
         }
         let header = format!("Apus {}\n{}", env!("APUS_VERSION"), chosen.first_line(&[]));
         log::begin(path.clone(), header).map_err(|error| {
+            let needs_more = error.kind() == io::ErrorKind::ReadOnlyFilesystem;
             let error = StoreError::io(&path, "open the log file", error);
-            if tools::refused::remedy(&error).is_some() {
-                return Failure::from(error);
-            }
-            refused(&path, &error)
+            let has_remedy = tools::refused::remedy(&error).is_some();
+            let failure = Failure::from(error);
+            if needs_more || has_remedy { failure } else { failure.and(OTHERWISE) }
         })
     }
 
@@ -63,19 +69,11 @@ impl LogArgs {
         match &self.debuglogfile {
             _ if self.nodebuglogfile => Ok(None),
             Some(path) => Ok(Some(expand_home(path))),
-            None if chosen.config.is_negated("debuglogfile") => Ok(None),
-            None => {
-                let found = chosen.config.take("debuglogfile")?;
-                Ok(Some(found.map_or_else(|| NAME.into(), |found| found.text.into())))
-            }
+            None => Ok(match chosen.config.take_path("debuglogfile")? {
+                Named::Default => Some(NAME.into()),
+                Named::This(path) => Some(path),
+                Named::Nothing => None,
+            }),
         }
     }
-}
-
-fn refused(path: &Path, why: impl Display) -> Failure {
-    Failure::input(format!(
-        "cannot open the log file {}: {why}; name another with --debuglogfile, or write none with \
-         --nodebuglogfile",
-        path.display()
-    ))
 }

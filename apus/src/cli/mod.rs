@@ -159,7 +159,7 @@ pub fn options_of_sync(args: Vec<OsString>) -> Result<(apus_node::Options, Vec<S
     let Command::Sync(command) = cli.command else {
         return Err("the command is not sync".to_string());
     };
-    let (chosen, _) = command.choose()?;
+    let (chosen, _) = command.choose().map_err(|error| error.to_string())?;
     Ok((chosen.options, chosen.config.loaded.warnings))
 }
 

@@ -106,9 +106,9 @@ pub struct PeerArgs {
     #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_name = "0|1")]
     peerblockfilters: Option<u8>,
-    /// Give up opening a connection after this many milliseconds [default: 5000].
-    #[arg(long, value_name = "MS", hide_short_help = true)]
-    timeout: Option<u64>,
+    /// Give up opening a connection after this many milliseconds; 0: the default [default: 5000].
+    #[arg(long, value_name = "MS", hide_short_help = true, allow_negative_numbers = true)]
+    timeout: Option<i64>,
     /// 0: download without witnesses the blocks that SwiftSync does not store. Fewer bytes are
     /// downloaded, and witness commitments and block weights are not checked [default: 1].
     ///
@@ -192,8 +192,8 @@ impl PeerArgs {
                 "with {origin} no peer is asked for blocks: add --connect, --addnode or --follow"
             ));
         }
-        let connect = config.take_replaced_list("connect");
-        if let Some(origin) = switched_off(&connect, config) {
+        let connect = config.take_replaced_list("connect")?;
+        if let Some(origin) = switched_off(&connect, config)? {
             if self.follow {
                 return Err(format!(
                     "--follow needs peers, and {origin} disables them: remove one of them"
@@ -208,7 +208,7 @@ impl PeerArgs {
             ));
         }
         options.peers = Some(self.peers(connect, options.network.port, config)?);
-        if is_on(self.listen) && config.is_on("peerblockfilters", false) {
+        if is_on(self.listen) && config.take_flag("peerblockfilters", false)? {
             options.peerblockfilters = options.indexes.contains(&IndexKind::BlockFilterIndex);
             if !options.peerblockfilters {
                 refuse_filters(config)?;
@@ -227,26 +227,29 @@ impl PeerArgs {
         let mut peers = PeerOptions::new(network_port);
         peers.follow = self.follow;
         peers.connect = targets("connect", connect, network_port)?;
-        peers.addnode = targets("addnode", config.take_replaced_list("addnode"), network_port)?;
-        let seednodes = config.take_replaced_list("seednode");
+        let nodes = config.take_replaced_list("addnode")?;
+        peers.addnode = targets("addnode", nodes, network_port)?;
+        let seednodes = config.take_replaced_list("seednode")?;
         peers.seednode = targets("seednode", seednodes, network_port)?;
-        peers.fixedseeds = config.is_on("fixedseeds", true);
-        peers.v2transport = config.is_on("v2transport", true);
+        peers.fixedseeds = config.take_flag("fixedseeds", true)?;
+        peers.v2transport = config.take_flag("v2transport", true)?;
         peers.proxies = proxies(config)?;
         if let Some(count) = config.take_number_of("maxconnections")? {
             peers.maxconnections = count;
         }
         // Without connections of our own there is nothing to ask for.
         let seeks = peers.maxconnections > 0;
-        peers.dnsseed = config.is_on("dnsseed", seeks);
-        if let Some(port) = config.take_number_of("port")? {
+        peers.dnsseed = config.take_flag("dnsseed", seeks)?;
+        if let Some(port) = config.take_port("port")? {
             peers.port = port;
         }
         peers.listen = is_on(self.listen);
         let bind = self.bind.iter().map(|text| address("--bind", text, peers.port));
         peers.bind = bind.collect::<Result<_, _>>()?;
-        if let Some(millis) = config.take_number_of::<u64>("timeout")? {
-            peers.timeout = Duration::from_millis(millis.clamp(1, TIMEOUT_MS_MAX));
+        let millis = config.take_number("timeout")?.and_then(|millis| u64::try_from(millis).ok());
+        // As in Core, 0 and negative numbers mean the default.
+        if let Some(millis) = millis.filter(|millis| *millis > 0) {
+            peers.timeout = Duration::from_millis(millis.min(TIMEOUT_MS_MAX));
         }
         peers.onlynet = onlynet(config)?;
         peers.lan = looks_for_nodes(self.lan, &peers)? && seeks;
@@ -297,14 +300,15 @@ fn refuse_filters(config: &mut Config) -> Result<(), String> {
 
 /// Returns the option or setting that switches all peers off, if there is one. `connect` are the
 /// values of that option.
-fn switched_off(connect: &[Found], config: &Config) -> Option<String> {
-    if !config.is_on("networkactive", true) {
-        return Some(config.origin_of("networkactive"));
+fn switched_off(connect: &[Found], config: &mut Config) -> Result<Option<String>, String> {
+    if !config.take_flag("networkactive", true)? {
+        return Ok(Some(config.origin_of("networkactive")));
     }
     if connect.is_empty() {
-        return (!config.is_on("connect", true)).then(|| config.origin_of("connect"));
+        let is_on = config.take_flag("connect", true)?;
+        return Ok((!is_on).then(|| config.origin_of("connect")));
     }
-    connect.iter().find(|found| found.text == "0").map(|found| found.with_value("connect"))
+    Ok(connect.iter().find(|found| found.text == "0").map(|found| found.with_value("connect")))
 }
 
 /// Returns the proxies. Those of the command line are added to those of settings files, so that one
@@ -312,7 +316,7 @@ fn switched_off(connect: &[Found], config: &Config) -> Option<String> {
 fn proxies(config: &mut Config) -> Result<Proxies, String> {
     let mut proxies = Proxies::default();
     let (given, found): (Vec<_>, Vec<_>) =
-        config.take_list("proxy").into_iter().partition(Found::is_given);
+        config.take_list("proxy")?.into_iter().partition(Found::is_given);
     for proxy in found.into_iter().chain(given) {
         proxies.add(&proxy.text).map_err(|why| format!("{}: {why}", proxy.origin("proxy")))?;
     }
@@ -331,7 +335,7 @@ fn proxies(config: &mut Config) -> Result<Proxies, String> {
 fn onlynet(config: &mut Config) -> Result<Vec<NetKind>, String> {
     let mut kinds = Vec::new();
     let mut others = Vec::new();
-    for Found { text, place } in config.take_replaced_list("onlynet") {
+    for Found { text, place } in config.take_replaced_list("onlynet")? {
         match Net::from_str(&text, true) {
             Ok(net) => kinds.push(NetKind::from(net)),
             Err(_) if OTHER_NETS.contains(&&*text.to_lowercase()) => {
@@ -365,7 +369,7 @@ fn check_networks(peers: &PeerOptions, config: &mut Config) -> Result<(), String
     if let Some(target) = peers.seednode.iter().find(|target| !peers.has_way_to(target)) {
         return Err(format!("--seednode={target}: {}", target.words_on_proxy()));
     }
-    if !config.is_on("dns", true) {
+    if !config.take_flag("dns", true)? {
         refuse_names(peers, &config.origin_of("dns"))?;
     }
     if peers.onlynet.is_empty() {

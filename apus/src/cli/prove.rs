@@ -68,7 +68,7 @@ Examples:
 
 /// Runs `apus prove`.
 pub fn run(command: &ProveCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let chosen = command.choose().map_err(Failure::usage)?;
+    let chosen = command.choose()?;
     let reporting = Reporting { quiet, json: command.json };
     if command.from.is_empty() {
         chosen.announce(&[], reporting);
@@ -86,7 +86,7 @@ pub fn run(command: &ProveCommand, quiet: bool) -> Result<ExitCode, Failure> {
 impl ProveCommand {
     /// Proves in the process of another program. Returns the object of `--json`.
     pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
-        let chosen = self.choose().map_err(SyncError::WrongOptions)?;
+        let chosen = self.choose()?;
         if self.from.is_empty() {
             chosen.warn(watch.observer);
         }
@@ -98,7 +98,7 @@ impl ProveCommand {
         self.full || self.assumevalid.is_some()
     }
 
-    fn choose(&self) -> Result<Settings, String> {
+    fn choose(&self) -> Result<Settings, SyncError> {
         let mut chosen = self.directory.with_cache(self.dbcache)?;
         if self.is_full() {
             chosen.options.assumevalid = AssumeValid::Nothing;

@@ -97,7 +97,7 @@ struct ServedJson {
 
 /// Runs `apus serve`.
 pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let mut chosen = command.directory.to_options()?;
     chosen.config.add_command_line(&command.given).map_err(Failure::usage)?;
     let given = command.minimumchainwork.as_deref();
     take_minimumchainwork(&mut chosen, given).map_err(Failure::usage)?;
@@ -144,7 +144,7 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
 impl ServeCommand {
     /// Returns how to serve, by the command line or else the settings files.
     fn choose(&self, config: &mut Config, default_port: u16) -> Result<ServeOptions, String> {
-        let port = config.take_number_of("port")?.unwrap_or(default_port);
+        let port = config.take_port("port")?.unwrap_or(default_port);
         Ok(ServeOptions {
             bind: bind(config, port)?,
             port,
@@ -152,7 +152,7 @@ impl ServeCommand {
             maxuploadtarget: maxuploadtarget(config)?,
             // bitcoin.conf does not have it: it is no option of Core.
             lan: self.lan.is_some_and(|on| on != 0),
-            v2transport: config.is_on("v2transport", true),
+            v2transport: config.take_flag("v2transport", true)?,
             hints: self.peerhints.as_deref().map(expand_home),
         })
     }
@@ -161,7 +161,7 @@ impl ServeCommand {
 /// Sets whether filters are served. A settings file may ask for them in vain.
 fn take_filters(chosen: &mut Settings) -> Result<(), Failure> {
     let Settings { options, config } = chosen;
-    if !config.is_on("peerblockfilters", false) {
+    if !config.take_flag("peerblockfilters", false).map_err(Failure::usage)? {
         return Ok(());
     }
     options.peerblockfilters = tools::has_filters(options)?;
@@ -179,7 +179,7 @@ fn take_filters(chosen: &mut Settings) -> Result<(), Failure> {
 }
 
 fn bind(config: &mut Config, port: u16) -> Result<Vec<SocketAddr>, String> {
-    let mut all = config.take_replaced_list("bind");
+    let mut all = config.take_replaced_list("bind")?;
     // An address with `=onion` is where bitcoind takes connections from Tor alone.
     all.retain(|found| found.is_given() || !found.text.ends_with("=onion"));
     all.iter().map(|found| address(&found.origin("bind"), &found.text, port)).collect()

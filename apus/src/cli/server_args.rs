@@ -10,7 +10,7 @@ use apus_wire::Chain;
 use clap::Args;
 
 use super::bind_address::address;
-use super::conf::{self, Found};
+use super::conf::{self, Found, Named};
 use super::home::expand_home;
 use super::settings::Settings;
 
@@ -55,7 +55,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     rpccookiefile: Option<PathBuf>,
     /// Write no file with a random password.
-    #[arg(long, hide_short_help = true, conflicts_with = "rpccookiefile")]
+    #[arg(long, hide_short_help = true, overrides_with = "rpccookiefile")]
     norpccookiefile: bool,
     /// Who may read that file: owner, group or all [default: owner].
     #[arg(long, value_name = "WHO", hide_short_help = true)]
@@ -115,19 +115,20 @@ impl ServerArgs {
         is_default: bool,
     ) -> Result<Option<ServerConfig>, String> {
         let settings = &mut chosen.config;
-        if !settings.is_on("server", is_default) {
+        if !settings.take_flag("server", is_default)? {
             return Ok(None);
         }
         let allow = allow(settings)?;
         let bind = bind(settings, chosen.options.network.chain, !allow.is_empty())?;
         let mut config = ServerConfig::new(bind);
         config.allow = allow;
-        config.rest = settings.is_on("rest", false);
-        config.page_is_public = settings.is_on("pagepublic", false);
+        config.rest = settings.take_flag("rest", false)?;
+        config.page_is_public = settings.take_flag("pagepublic", false)?;
         config.credentials = credentials(settings)?;
         config.cookie = self.cookie(settings, &chosen.options.network_dir(), is_default)?;
-        let list = settings.take_list("rpcwhitelist");
-        config.whitelist.refuses_others = settings.is_on("rpcwhitelistdefault", !list.is_empty());
+        let list = settings.take_list("rpcwhitelist")?;
+        let refuses_others = settings.take_flag("rpcwhitelistdefault", !list.is_empty())?;
+        config.whitelist.refuses_others = refuses_others;
         list.iter().for_each(|found| config.whitelist.add(&found.text));
         let count = |number: i64| usize::try_from(number.max(1)).unwrap_or(usize::MAX);
         if let Some(threads) = settings.take_number("rpcthreads")? {
@@ -151,23 +152,23 @@ impl ServerArgs {
         is_default: bool,
     ) -> Result<Option<CookieFile>, String> {
         let password = settings.find("rpcpassword")?;
-        if password.is_some_and(|found| !found.text.is_empty())
-            || self.norpccookiefile
-            || settings.is_negated("rpccookiefile")
-        {
+        if password.is_some_and(|found| !found.text.is_empty()) || self.norpccookiefile {
             return Ok(None);
         }
-        let named = match &self.rpccookiefile {
-            Some(path) => Some(expand_home(path)),
-            None => settings.take("rpccookiefile")?.map(|found| PathBuf::from(found.text)),
+        let named = match (&self.rpccookiefile, settings.take_path("rpccookiefile")?) {
+            (Some(path), _) => Some(expand_home(path)),
+            (None, Named::This(path)) => Some(path),
+            (None, Named::Default) => None,
+            (None, Named::Nothing) => return Ok(None),
         };
-        let perms = settings.take("rpccookieperms")?.map(|found| found.text);
-        let mode = match perms.as_deref() {
+        let perms = settings.take("rpccookieperms")?;
+        let mode = match perms.as_ref().map(|found| &*found.text) {
             None | Some("owner") => 0o600,
             Some("group") => 0o640,
             Some("all") => 0o644,
-            Some(other) => {
-                return Err(format!("--rpccookieperms={other}: use owner, group or all"));
+            Some(_) => {
+                let what = settings.origin_of("rpccookieperms");
+                return Err(format!("{what}: use owner, group or all"));
             }
         };
         let is_needed = named.is_some() || !is_default;
@@ -180,7 +181,7 @@ fn allow(settings: &mut conf::Config) -> Result<Vec<Subnet>, String> {
     let parse = |found: Found| {
         found.text.parse().map_err(|why| format!("{}: {why}", found.origin("rpcallowip")))
     };
-    settings.take_list("rpcallowip").into_iter().map(parse).collect()
+    settings.take_list("rpcallowip")?.into_iter().map(parse).collect()
 }
 
 /// Returns the addresses to listen on. As in Core, addresses that others can reach need
@@ -190,17 +191,19 @@ fn bind(
     chain: Chain,
     allows: bool,
 ) -> Result<Vec<SocketAddr>, String> {
-    let port = settings.take_number_of("rpcport")?.unwrap_or_else(|| default_port(chain));
-    let named = settings.take_list("rpcbind");
+    let port = settings.take_port("rpcport")?.unwrap_or_else(|| default_port(chain));
+    let named = settings.take_list("rpcbind")?;
+    let allowip = settings.origin_of("rpcallowip");
     let warnings = &mut settings.loaded.warnings;
     if !allows || named.is_empty() {
         if allows {
-            warnings.push("--rpcallowip has no effect without --rpcbind".to_string());
+            warnings.push(format!("{allowip} has no effect without --rpcbind"));
         }
-        if !named.is_empty() {
-            warnings.push(
-                "--rpcbind is ignored without --rpcallowip, which says who may connect".to_string(),
-            );
+        if let Some(first) = named.first() {
+            warnings.push(format!(
+                "{} is ignored without --rpcallowip, which says who may connect",
+                first.with_value("rpcbind")
+            ));
         }
         let own: [IpAddr; 2] = [Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
         // Any port that is free is one port, of one address.
@@ -226,7 +229,7 @@ fn credentials(settings: &conf::Config) -> Result<Vec<Credential>, String> {
         let credential = Credential::new(&user.unwrap_or_default(), &password);
         credentials.push(credential.map_err(|error| error.to_string())?);
     }
-    for found in settings.secrets("rpcauth") {
+    for found in settings.secrets("rpcauth")? {
         let credential = Credential::parse(&found.text);
         let what = found.origin("rpcauth");
         let wrong = || format!("{what} must have the form USER:SALT$HASH; the value is not shown");

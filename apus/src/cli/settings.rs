@@ -54,12 +54,12 @@ impl Settings {
     /// Returns the sources that a sync reads: those of the command line, or else those of
     /// `loadblock` in a settings file. Sources on the command line replace the files that bitcoind
     /// imports at every start.
-    pub fn take_sources(&mut self, given: Vec<PathBuf>) -> Vec<PathBuf> {
+    pub fn take_sources(&mut self, given: Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
         if given.is_empty() {
-            let named = self.config.take_list("loadblock").into_iter();
-            named.map(|found| PathBuf::from(found.text)).collect()
+            let named = self.config.take_list("loadblock")?.into_iter();
+            Ok(named.map(|found| PathBuf::from(found.text)).collect())
         } else {
-            given
+            Ok(given)
         }
     }
 
@@ -78,11 +78,14 @@ impl Settings {
 
     /// Sets how blocks are pruned, from `--prune` or else from a settings file.
     pub fn take_prune(&mut self, given: Option<i64>) -> Result<(), String> {
-        let mib = match given {
-            Some(mib) => Some(mib),
-            None => self.config.take_number("prune")?,
+        let (mib, what) = match given {
+            Some(mib) => (mib, format!("--prune={mib}")),
+            None => {
+                let mib = self.config.take_number("prune")?;
+                (mib.unwrap_or(0), self.config.origin_of("prune"))
+            }
         };
-        self.options.prune = parse_prune(mib.unwrap_or(0))?;
+        self.options.prune = parse_prune(&what, mib)?;
         Ok(())
     }
 
@@ -204,15 +207,15 @@ fn cache_bytes(mib: usize) -> usize {
     mib.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20)
 }
 
-/// Parses the value of Core's `-prune`, in MiB.
-fn parse_prune(mib: i64) -> Result<Option<Prune>, String> {
+/// Parses the value of Core's `-prune`, in MiB; `what` names the option or setting in an error.
+fn parse_prune(what: &str, mib: i64) -> Result<Option<Prune>, String> {
     let least = PRUNE_TARGET_MIN >> 20;
     match u64::try_from(mib) {
-        Err(_) => Err(format!("--prune={mib}: give 0, 1, or at least {least} MiB")),
+        Err(_) => Err(format!("{what}: give 0, 1, or at least {least} MiB")),
         Ok(0) => Ok(None),
         Ok(1) => Ok(Some(Prune::Manual)),
         Ok(mib) if mib < least => Err(format!(
-            "--prune={mib} is too small: give at least {least} MiB, or 1 to delete by hand with \
+            "{what} is too small: give at least {least} MiB, or 1 to delete by hand with \
              `apus prune`"
         )),
         Ok(mib) => Ok(Some(Prune::Target(mib.saturating_mul(1 << 20)))),
@@ -276,7 +279,7 @@ mod tests {
         other.options.blocks_dir = Some(PathBuf::from("/big"));
         other.take_cache(None).unwrap();
         assert_eq!(other.options.dbcache_bytes, cache_bytes(0));
-        let sources = other.take_sources(Vec::new());
+        let sources = other.take_sources(Vec::new()).unwrap();
         assert_eq!(
             other.first_line(&sources),
             "Data directory /d (testnet3), blocks from x, stored in /big/testnet3/blocks; \
@@ -297,7 +300,7 @@ mod tests {
             (2, Err("--prune=2 is too small")),
             (549, Err("at least 550 MiB")),
         ] {
-            match (parse_prune(given), expected) {
+            match (parse_prune(&format!("--prune={given}"), given), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{given}"),
                 (Err(text), Err(words)) => assert!(text.contains(words), "{text}"),
                 (found, _) => panic!("{given}: {found:?}, expected {expected:?}"),

@@ -280,7 +280,7 @@ pub fn run(command: ShardCommand, quiet: bool) -> Result<ExitCode, Failure> {
 }
 
 fn plan(command: &Plan, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = command.directory.with_cache(command.dbcache).map_err(Failure::usage)?;
+    let mut chosen = command.directory.with_cache(command.dbcache)?;
     take_assumevalid(&mut chosen, command.assumevalid.as_deref()).map_err(Failure::usage)?;
     let work = command.minimumchainwork.as_deref();
     take_minimumchainwork(&mut chosen, work).map_err(Failure::usage)?;

@@ -105,7 +105,7 @@ impl RangeArgs {
         quiet: bool,
         work: impl Fn(&apus_node::Options, &Ranges, Watch) -> Result<T, apus_node::SyncError>,
     ) -> Result<T, Failure> {
-        let chosen = self.directory.to_options().map_err(Failure::usage)?;
+        let chosen = self.directory.to_options()?;
         let directory = expand_home(&self.output);
         let forms = Forms { hash: self.txid.into(), bytes: self.spk.into() };
         let table = self.table.into();

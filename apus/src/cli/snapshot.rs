@@ -137,7 +137,7 @@ pub fn run(command: &SnapshotCommand, quiet: bool) -> Result<ExitCode, Failure> 
 
 fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     let path = new_file(&create.output)?;
-    let chosen = create.directory.with_cache(create.dbcache).map_err(Failure::usage)?;
+    let chosen = create.directory.with_cache(create.dbcache)?;
     let reporting = Reporting { quiet, json: create.json };
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
@@ -153,7 +153,7 @@ impl Create {
     /// Makes the file in the process of another program. Returns the object of `--json`.
     pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
         let path = new_file(&self.output)?;
-        let chosen = self.directory.with_cache(self.dbcache).map_err(SyncError::WrongOptions)?;
+        let chosen = self.directory.with_cache(self.dbcache)?;
         chosen.warn(watch.observer);
         Ok(created_json(&self.create(&chosen.options, &path, watch)?, &path))
     }
@@ -267,7 +267,7 @@ struct InfoJson {
 fn run_load(load: &Load, quiet: bool) -> Result<ExitCode, Failure> {
     let path = expand_home(&load.file);
     let from: Vec<_> = load.from.iter().map(|path| expand_home(path)).collect();
-    let mut chosen = load.directory.with_cache(load.dbcache).map_err(Failure::usage)?;
+    let mut chosen = load.directory.with_cache(load.dbcache)?;
     chosen.config.add_command_line(&load.given).map_err(Failure::usage)?;
     load.peers.choose(&mut chosen, Sources::of(&from, &from)).map_err(Failure::usage)?;
     if chosen.options.peers.as_ref().is_some_and(|peers| peers.follow) {

@@ -25,7 +25,9 @@ use super::reporting::Reporting;
 ///
 /// The directory is read and not changed. It may be on a read-only mount, and other programs may
 /// read it at the same time. While apus or bitcoind works on it, this shows which process that is,
-/// how far it is by its debug.log, and where its page is; the exit status is then 1.
+/// how far it is by its debug.log, and where its page is; the exit status is then 1. With --json,
+/// the object of that error has this, too: datadir, chain, and in_use with process, command,
+/// progress, tip and page.
 #[derive(Args)]
 pub struct StatusCommand {
     #[command(flatten)]
@@ -82,7 +84,8 @@ struct UnfinishedJson {
 /// A directory that another program has locked.
 #[derive(Serialize)]
 struct BusyJson {
-    error: &'static str,
+    error: String,
+    kind: &'static str,
     datadir: String,
     chain: &'static str,
     in_use: InUseJson,
@@ -118,9 +121,13 @@ pub fn run(command: &StatusCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let status = match tools::status(&chosen.options) {
         Err(SyncError::Store(error)) if error.is_locked => {
             let busy = tools::busy(&chosen.options, error.holder);
-            let words = if command.json { busy_json } else { busy_text };
-            output::line(words(&chosen.options, busy))?;
-            return Ok(ExitCode::FAILURE);
+            let failure = Failure::from(error);
+            output::line(if command.json {
+                busy_json(&chosen.options, busy, &failure)
+            } else {
+                busy_text(&chosen.options, busy)
+            })?;
+            return Ok(failure.end(false));
         }
         status => status?,
     };
@@ -136,7 +143,7 @@ impl StatusCommand {
 
     /// Returns the options that name the directory. Warnings go to the observer.
     pub fn options(&self, observer: &dyn Observer) -> Result<Options, SyncError> {
-        let chosen = self.directory.to_options().map_err(SyncError::WrongOptions)?;
+        let chosen = self.directory.to_options()?;
         chosen.warn(observer);
         Ok(chosen.options)
     }
@@ -190,11 +197,12 @@ fn index_json(index: &IndexStatus) -> Vec<IndexJson> {
     }
 }
 
-fn busy_json(options: &Options, busy: Busy) -> String {
+fn busy_json(options: &Options, busy: Busy, failure: &Failure) -> String {
     let Busy { process, command, progress, tip, page } = busy;
     let [progress, tip] = [progress, tip].map(|reached| reached.map(ReachedJson::of));
     let json = BusyJson {
-        error: "the directory is in use",
+        error: failure.text(),
+        kind: failure.kind().unwrap_or_default(),
         datadir: options.network_dir().display().to_string(),
         chain: options.network.chain.name(),
         in_use: InUseJson { process, command, progress, tip, page },

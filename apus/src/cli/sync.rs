@@ -111,7 +111,8 @@ pub struct ReindexCommand {
     /// -reindex). Needs all block files; undo data is written again.
     #[arg(long)]
     index: bool,
-    /// Replace the UTXO set even if the rebuilt one ends at a lower height.
+    /// Replace the UTXO set even if the rebuilt one ends at a lower height; --stopatheight allows
+    /// that, too.
     #[arg(long)]
     allow_shrink: bool,
     #[command(flatten)]
@@ -121,7 +122,7 @@ pub struct ReindexCommand {
 /// Runs `apus sync`.
 pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let engine = &command.engine;
-    let (mut chosen, from) = command.choose().map_err(Failure::usage)?;
+    let (mut chosen, from) = command.choose()?;
     let follows = chosen.options.peers.as_ref().is_some_and(|peers| peers.follow);
     then::check(command.then.as_ref(), follows)?;
     let server = engine.server.choose(&mut chosen, false).map_err(Failure::usage)?;
@@ -164,7 +165,7 @@ fn ask_before_first_pruning(options: &mut Options, reporting: Reporting) -> Resu
 impl SyncCommand {
     /// Syncs in the process of another program. Returns the object of `--json`.
     pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
-        let (chosen, from) = self.choose().map_err(SyncError::WrongOptions)?;
+        let (chosen, from) = self.choose()?;
         chosen.warn(watch.observer);
         let summary = sync::sync(&chosen.options, &from, watch)?;
         Ok(summary_json(&summary, MemoryInUse::default()))
@@ -173,14 +174,21 @@ impl SyncCommand {
     /// Returns the options and the sources of blocks.
     ///
     /// # Errors
-    /// An option or a setting is wrong, or contradicts another one.
-    pub fn choose(&self) -> Result<(Settings, Vec<PathBuf>), String> {
+    /// An option or a setting is wrong, or contradicts another one; or the system refuses to read a
+    /// file.
+    pub fn choose(&self) -> Result<(Settings, Vec<PathBuf>), SyncError> {
+        let mut chosen = self.engine.to_options()?;
+        let from = self.complete(&mut chosen).map_err(SyncError::WrongOptions)?;
+        Ok((chosen, from))
+    }
+
+    /// Sets the options that `apus reindex` does not have, and returns the sources of blocks.
+    fn complete(&self, chosen: &mut Settings) -> Result<Vec<PathBuf>, String> {
         let Self { from, peers, prune, fastprune, checkblocks, checklevel, .. } = self;
         let engine = &self.engine;
         let given = from;
-        let mut chosen = engine.to_options()?;
         chosen.config.add_command_line(&self.given)?;
-        let from = chosen.take_sources(given.iter().map(|path| expand_home(path)).collect());
+        let from = chosen.take_sources(given.iter().map(|path| expand_home(path)).collect())?;
         chosen.take_stop_height(engine.stopatheight)?;
         chosen.take_prune(*prune)?;
         chosen.take_start_check(*checkblocks, *checklevel)?;
@@ -188,16 +196,16 @@ impl SyncCommand {
         chosen.options.allow_delete_blocks = self.allow_delete_blocks;
         chosen.options.reconsider = self.reconsider;
         chosen.options.check_method()?;
-        IndexArgs::choose(&mut chosen)?;
-        peers.choose(&mut chosen, Sources::of(given, &from))?;
+        IndexArgs::choose(chosen)?;
+        peers.choose(chosen, Sources::of(given, &from))?;
         chosen.options.check_witness()?;
-        Ok((chosen, from))
+        Ok(from)
     }
 }
 
 /// Runs `apus reindex`.
 pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = command.choose().map_err(Failure::usage)?;
+    let mut chosen = command.choose()?;
     check_exists(&chosen.options)?;
     let server = command.engine.server.choose(&mut chosen, false).map_err(Failure::usage)?;
     command.engine.log.begin(&mut chosen)?;
@@ -213,7 +221,7 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
 impl ReindexCommand {
     /// Rebuilds in the process of another program. Returns the object of `--json`.
     pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
-        let chosen = self.choose().map_err(SyncError::WrongOptions)?;
+        let chosen = self.choose()?;
         chosen.warn(watch.observer);
         let options = &chosen.options;
         let summary = if self.index {
@@ -224,11 +232,12 @@ impl ReindexCommand {
         Ok(summary_json(&summary, MemoryInUse::default()))
     }
 
-    fn choose(&self) -> Result<Settings, String> {
+    fn choose(&self) -> Result<Settings, SyncError> {
         let mut chosen = self.engine.to_options()?;
-        chosen.config.add_command_line(&self.given)?;
+        chosen.config.add_command_line(&self.given).map_err(SyncError::WrongOptions)?;
         if chosen.options.swiftsync.hints_of_peers.is_some() {
-            return Err("--hints=peer: `apus reindex` asks no peers; give a file".to_string());
+            let what = "--hints=peer: `apus reindex` asks no peers; give a file";
+            return Err(SyncError::WrongOptions(what.to_string()));
         }
         chosen.options.allow_shrink = self.allow_shrink;
         chosen.ignore_prune();

@@ -127,6 +127,8 @@ fn settings_that_bitcoind_refuses_are_refused_at_the_start() {
         ("signet=1\nsignetchallenge=xy\n", 2, "not hex"),
         ("signet=1\nsignetchallenge=51\nsignetchallenge=52\n", 3, "keep one"),
         ("\nminimumchainwork=zz\n", 2, "hex digits"),
+        ("server=1\nrpccookieperms=you\n", 2, "rpccookieperms=you from "),
+        ("server=1\nrpcport=0\n", 2, "Invalid port specified in rpcport"),
     ] {
         home.set_conf(text);
         let before = tree(home.place.root());
@@ -194,7 +196,7 @@ fn settings_of_bitcoind_start_nothing_here() {
     assert_done(&home.sync(&[]));
     home.set_conf(
         "regtest=1\ndatadir=ROOT/datadir\nreindex=1\nreindex-chainstate=1\nrpcuser=x\nserver=1\n\
-         loadblock=ROOT/none\nstopatheight=3\n[regtest]\nconnect=10.0.0.1\n",
+         loadblock=ROOT/none\nstopatheight=3\nrpcallowip=127.0.0.1\n[regtest]\nconnect=10.0.0.1\n",
     );
     std::fs::write(home.path("datadir/regtest/settings.json"), r#"{"prune": 550}"#).unwrap();
     let before = home.place.muhash();
@@ -210,7 +212,8 @@ fn settings_of_bitcoind_start_nothing_here() {
         "settings.json (prune=550)",
         "bitcoin.conf:3: reindex=1 is ignored: run `apus reindex`",
         "bitcoin.conf:4: reindex-chainstate=1",
-        "stopatheight=3)",
+        "stopatheight=3, server=1, rpcallowip=127.0.0.1)",
+        "bitcoin.conf:9 has no effect without --rpcbind",
     ];
     assert_contains(&text, &words);
     assert!(!text.contains("rpcuser") && !text.contains("connect"));

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::chains::small;
 use crate::support::commands::{self, Does};
+use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, program, program_on, signal, stderr, stdout};
 use crate::support::swift::{World, small_chain};
 use crate::support::waiting::wait_until;
@@ -185,8 +186,10 @@ fn a_log_that_cannot_be_written_ends_no_sync() {
     assert_ends(
         &directory,
         1,
-        &["cannot open the log file", "debug.log: ", "name another with --debuglogfile"],
+        &["debug.log: cannot open the log file: ", "Name another with --debuglogfile"],
     );
+    let json = apus(&place, &["sync", "--from", blocks, "--json"]);
+    assert!(stdout(&json).contains(r#""kind":"disk""#), "{}", stdout(&json));
     assert!(!place.network_dir().join("blocks").exists());
     // A disk that is full is no reason to end.
     let full = apus(&place, &["sync", "--from", blocks, "--debuglogfile=/dev/full", "--json"]);
@@ -199,18 +202,34 @@ fn a_log_that_cannot_be_written_ends_no_sync() {
         ("debuglogfile=two.log\n", &[], Some("two.log")),
         ("debuglogfile=two.log\n", &["--debuglogfile=three.log"], Some("three.log")),
         ("nodebuglogfile=1\n", &[], None),
+        ("debuglogfile=\n", &[], Some("debug.log")),
         ("debuglogfile=four.log\n", &["--nodebuglogfile"], None),
     ] {
         let place = world.place();
         std::fs::create_dir(place.datadir()).unwrap();
         std::fs::write(place.datadir().join("bitcoin.conf"), set).unwrap();
         let synced = apus(&place, &[&["sync", "--from", blocks], args].concat());
-        assert_ends(&synced, 0, &[]);
+        let is_followed = args.is_empty() && !set.is_empty();
+        let listed = if is_followed { format!("({})", set.trim_end()) } else { String::new() };
+        assert_ends(&synced, 0, &[&listed]);
         let logs = place.network_dir().read_dir().unwrap();
         let logs = logs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let logs: Vec<String> = logs.filter(|name| name.ends_with(".log")).collect();
         assert_eq!(logs, name.into_iter().collect::<Vec<_>>(), "{set}");
     }
+}
+
+#[test]
+fn without_a_log_file_a_read_only_disk_would_not_be_written_either() {
+    let place = Place::new(Chain::Regtest);
+    let script = "mkdir -p ro/regtest; touch ro/regtest/debug.log
+        mount --bind ro ro; mount -o remount,ro,bind ro
+        $apus sync --regtest --datadir ro --connect=0 --json";
+    let Some(output) = run_with_mounts(place.root(), &[], script) else { return };
+    assert_ends(&output, 1, &["debug.log: cannot open the log file: Read-only file system"]);
+    let text = stderr(&output);
+    assert!(!text.contains("debuglogfile") && text.matches("debug.log").count() == 1, "{text}");
+    assert!(stdout(&output).contains(r#""kind":"disk""#), "{}", stdout(&output));
 }
 
 #[test]
@@ -285,6 +304,10 @@ fn status_says_who_works_on_a_directory_and_how_far_by_its_log() {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["in_use"]["process"], process);
     assert_eq!(json["in_use"]["progress"]["time"], "2026-11-27T01:01:00Z");
+    assert_eq!(json["kind"], "disk");
+    let error = json["error"].as_str().unwrap();
+    assert!(error.contains("cannot obtain a lock"), "{error}");
+    assert!(stderr(&output).contains(&format!("Error: {error}")), "{}", stderr(&output));
     // Others name the process, too.
     assert_ends(&apus(&place, &["verify"]), 1, &[&format!("(process {process})")]);
     drop(lock);

@@ -393,7 +393,7 @@ fn indexes_are_named_by_options_and_settings() {
     let there = |kind: IndexKind| kind.database(&place.network_dir()).exists();
     assert_eq!(IndexKind::ALL.map(there), [true, true, true, false]);
     assert_ends(&sync(&["--blockfilterindex=extended"]), 2, &["blockfilterindex=extended"]);
-    assert_ends(&sync(&["--prune=550"]), 2, &["--prune deletes blocks, and txindex names"]);
+    assert_ends(&sync(&["--prune=550"]), 2, &["--prune=550 deletes blocks, and txindex from "]);
     let hints = ["--hints=x", "--coinstatsindex"];
     assert_ends(&sync(&hints), 2, &["--coinstatsindex needs undo data, and a SwiftSync"]);
     let checked = [&hints[..], &["--assumevalid=0", "--txindex=0"]].concat();

@@ -137,6 +137,24 @@ fn each_limit_is_named() {
     assert_ends(&limited("--nofile=16:", &place, &sync), 0, &[]);
 }
 
+/// Not even whether it has a bitcoin.conf can be known.
+#[test]
+fn a_directory_of_another_user_is_no_wrong_option() {
+    let place = Place::new(Chain::Regtest);
+    if !given(&place, 3) {
+        return;
+    }
+    std::fs::create_dir_all(place.datadir()).unwrap();
+    std::fs::set_permissions(place.datadir(), PermissionsExt::from_mode(0o700)).unwrap();
+    chown(place.datadir(), Some(owner(&place) + 1), None).unwrap();
+    for command in [&["status", "--json"][..], &["sync", "--connect=0", "--json"]] {
+        let output = limited("--nofile=100", &place, command);
+        let words = "bitcoin.conf: cannot read the configuration file: Permission denied";
+        assert_ends(&output, 1, &[words, "belongs to user", "sudo "]);
+        assert!(stdout(&output).contains(r#""kind":"disk""#), "{}", stdout(&output));
+    }
+}
+
 /// Syncs a chain of some megabytes with each limit, which ends the work anywhere or not at all, and
 /// then without limit.
 fn assert_continues(number: u32, is_join: bool) {

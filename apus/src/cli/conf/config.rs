@@ -3,11 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use super::command_line::CommandLine;
+use super::error::ConfError;
 use super::load::{Given, Loaded, Reader, Which, load};
 use super::merge::{self, Found, Setting, SettingPlace};
 use super::names::NETWORK_ONLY;
 use super::network::NETWORK_FLAGS;
 use super::value::{self, Value};
+
+/// The file that a setting names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// The one with the usual name.
+    Default,
+    /// The one at this path.
+    This(PathBuf),
+    /// None: the setting is negated.
+    Nothing,
+}
 
 /// All settings of a run, with the data directory and the network that they name.
 #[derive(Debug)]
@@ -23,7 +35,7 @@ impl Config {
     ///
     /// # Errors
     /// As for [`load`].
-    pub fn load(given: &Given, read: &Reader) -> Result<Self, String> {
+    pub fn load(given: &Given, read: &Reader) -> Result<Self, ConfError> {
         let mut config = Self { loaded: load(given, read)?, used: Vec::new() };
         config.note_directory_and_network();
         config.warn_of_words();
@@ -33,28 +45,67 @@ impl Config {
     /// Returns the setting in effect under this name.
     ///
     /// # Errors
-    /// The setting is a list or an object in settings.json.
+    /// The setting is a list, an object or no whole number in settings.json, or its line in
+    /// bitcoin.conf is not UTF-8.
     pub fn find(&self, name: &str) -> Result<Option<Found>, String> {
-        let Some(Setting { value, place }) =
-            self.loaded.sources.get(self.loaded.chain.name(), name)
-        else {
-            return Ok(None);
-        };
+        let Some(setting) = self.setting(name) else { return Ok(None) };
+        setting.check_text(name)?;
+        let Setting { value, place } = setting;
         match value {
             Value::Array(_) | Value::Object => Err(format!(
                 "{place}: {name} must be a text, a number, true or false, not a list or an object"
+            )),
+            Value::Number(number) if number.parse::<i64>().is_err() => Err(format!(
+                "{place}: {name} must be an integer of 64 bits: bitcoind does not start with \
+                 another number either"
             )),
             value => Ok(value.text().map(|text| Found { text, place })),
         }
     }
 
+    fn setting(&self, name: &str) -> Option<Setting> {
+        self.loaded.sources.get(self.loaded.chain.name(), name)
+    }
+
     /// Returns the setting in effect under this name, and lists it in the first line of the run.
     pub fn take(&mut self, name: &str) -> Result<Option<Found>, String> {
         let found = self.find(name)?;
-        if let Some(Found { text, place: SettingPlace::File(path, _) }) = &found {
-            self.used.push((path.clone(), format!("{name}={text}")));
+        if let Some(found) = &found {
+            self.note_used(name, found);
         }
         Ok(found)
+    }
+
+    /// Returns whether a setting is on, as [`Config::is_on`] does, and lists it in the first line
+    /// of the run.
+    pub fn take_flag(&mut self, name: &str, if_absent: bool) -> Result<bool, String> {
+        self.take(name)?;
+        Ok(self.is_on(name, if_absent))
+    }
+
+    /// Returns the file that a setting names (Core's `GetPathArg`), and lists it in the first line
+    /// of the run. An empty name is the default.
+    pub fn take_path(&mut self, name: &str) -> Result<Named, String> {
+        let found = self.take(name)?;
+        if self.setting(name).is_some_and(|setting| setting.value.is_negated()) {
+            return Ok(Named::Nothing);
+        }
+        let path = found.map(|found| found.text).filter(|path| !path.is_empty());
+        Ok(path.map_or(Named::Default, |path| Named::This(path.into())))
+    }
+
+    /// Lists a setting in the first line of the run, if a file has it.
+    pub fn note_used(&mut self, name: &str, found: &Found) {
+        let SettingPlace::File(path, line) = &found.place else { return };
+        let words = match self.setting(name).map(|setting| setting.value) {
+            // bitcoin.conf has no other way to write this.
+            Some(Value::Bool(on)) if line.is_some() => format!("no{name}={}", u8::from(!on)),
+            _ => format!("{name}={}", found.text),
+        };
+        let used = (path.clone(), words);
+        if !self.used.contains(&used) {
+            self.used.push(used);
+        }
     }
 
     /// Returns the setting as an integer: the number at the start of its text, as Core reads it.
@@ -72,27 +123,39 @@ impl Config {
     /// Returns the setting as a number of a type that the command line has checked.
     pub fn take_number_of<T: TryFrom<i64>>(&mut self, name: &str) -> Result<Option<T>, String> {
         let Some(number) = self.take_number(name)? else { return Ok(None) };
-        let out_of_range = |_| format!("{name}={number} in a settings file is out of range");
+        let out_of_range = |_| format!("{} is out of range", self.origin_of(name));
         T::try_from(number).map(Some).map_err(out_of_range)
+    }
+
+    /// Returns the setting as a port. Core takes no other number in a file, and no word.
+    pub fn take_port(&mut self, name: &str) -> Result<Option<u16>, String> {
+        let Some(found) = self.take(name)? else { return Ok(None) };
+        let port = found.text.parse().ok().filter(|port| *port != 0 || found.is_given());
+        let Found { text, .. } = &found;
+        let wrong = || format!("Invalid port specified in {}: '{text}'", found.origin(name));
+        port.ok_or_else(wrong).map(Some)
     }
 
     /// Returns all values of a setting that may be given many times, as Core merges them (its
     /// `GetSettingsList`): those of the command line, followed by those of files. Lists those of
     /// files in the first line of the run.
-    pub fn take_list(&mut self, name: &str) -> Vec<Found> {
-        let list = merge::texts(self.loaded.sources.list(self.loaded.chain.name(), name));
+    ///
+    /// # Errors
+    /// A line of bitcoin.conf is not UTF-8.
+    pub fn take_list(&mut self, name: &str) -> Result<Vec<Found>, String> {
+        let list = self.secrets(name)?;
         for Found { text, place } in &list {
             if let SettingPlace::File(path, _) = place {
                 self.used.push((path.clone(), format!("{name}={text}")));
             }
         }
-        list
+        Ok(list)
     }
 
     /// Does the same as [`Config::take_list`], for a setting of which the command line replaces the
     /// values that files have.
-    pub fn take_replaced_list(&mut self, name: &str) -> Vec<Found> {
-        if self.is_given(name) { self.given(name) } else { self.take_list(name) }
+    pub fn take_replaced_list(&mut self, name: &str) -> Result<Vec<Found>, String> {
+        if self.is_given(name) { Ok(self.given(name)) } else { self.take_list(name) }
     }
 
     /// Returns the values that the command line has for an option.
@@ -115,22 +178,18 @@ impl Config {
     }
 
     /// Returns all values of a setting that is secret: the first line of the run does not list it.
-    pub fn secrets(&self, name: &str) -> Vec<Found> {
-        merge::texts(self.loaded.sources.list(self.loaded.chain.name(), name))
+    pub fn secrets(&self, name: &str) -> Result<Vec<Found>, String> {
+        let list = self.loaded.sources.list(self.loaded.chain.name(), name);
+        list.iter().try_for_each(|setting| setting.check_text(name))?;
+        Ok(merge::texts(list))
     }
 
     /// Returns whether a setting is on; `if_absent` if there is none.
     pub fn is_on(&self, name: &str, if_absent: bool) -> bool {
-        match self.loaded.sources.get(self.loaded.chain.name(), name) {
+        match self.setting(name) {
             Some(Setting { value, .. }) if value != Value::Null => value.truth(),
             _ => if_absent,
         }
-    }
-
-    /// Returns whether a setting is switched off by its name with `no` before it.
-    pub fn is_negated(&self, name: &str) -> bool {
-        let setting = self.loaded.sources.get(self.loaded.chain.name(), name);
-        setting.is_some_and(|setting| setting.value.is_negated())
     }
 
     /// Returns the options that name this run's network in a command with its data directory, whose

@@ -32,7 +32,7 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// One of these does not hold. Core refuses to start then, too.
-pub fn check_directories(config: &Config) -> Result<Option<String>, String> {
+pub fn check_directories(config: &mut Config) -> Result<Option<String>, String> {
     let datadir = &config.loaded.datadir;
     if let Some(place) = config.loaded.datadir_place.as_ref().filter(|_| !datadir.is_dir()) {
         return Err(format!(
@@ -46,7 +46,7 @@ pub fn check_directories(config: &Config) -> Result<Option<String>, String> {
         return Ok(None);
     }
     let what = format!("{} is ignored, since {} is used", inside.display(), conf.display());
-    if config.is_on("allowignoredconf", false) {
+    if config.take_flag("allowignoredconf", false)? {
         Ok(Some(what))
     } else {
         Err(format!(

@@ -3,8 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use apus_disk::StoreError;
 use apus_wire::{Chain, Network};
 
+use super::error::ConfError;
 use super::merge::{self, Found, Setting, SettingPlace, Sources};
 use super::names::is_known;
 use super::parse;
@@ -74,7 +76,7 @@ pub struct Loaded {
 /// # Errors
 /// A file cannot be read or holds what Core refuses; the settings name more than one network or an
 /// unknown one; no data directory is named, and there is no default.
-pub fn load(given: &Given, read: &Reader) -> Result<Loaded, String> {
+pub fn load(given: &Given, read: &Reader) -> Result<Loaded, ConfError> {
     let mut loading = Loading { given, read, sources: Sources::default(), warnings: vec![] };
     for (name, value) in &given.others {
         let setting =
@@ -121,11 +123,11 @@ impl Loading<'_> {
         }
     }
 
-    fn read_conf(&mut self, path: &Path) -> Result<(), String> {
+    fn read_conf(&mut self, path: &Path) -> Result<(), ConfError> {
         let bytes = match (self.read)(path) {
             Ok(bytes) => bytes,
             Err(error) if self.given.conf == Which::Usual && is_missing(&error) => return Ok(()),
-            Err(error) => return Err(cannot_read("configuration file", path, &error)),
+            Err(error) => return Err(cannot_read("configuration file", path, error)),
         };
         self.add(path, &bytes)?;
         if !self.given.includes {
@@ -135,12 +137,15 @@ impl Loading<'_> {
         let included = [chain.name(), ""].map(|section| self.includes(section));
         for setting in included.iter().flat_map(|all| &all[merge::negated(all)..]) {
             let Value::Text(name) = &setting.value else {
-                return Err(format!("{}: noincludeconf=0 names no file", setting.place));
+                return Err(format!("{}: noincludeconf=0 names no file", setting.place).into());
             };
+            setting.check_text("includeconf")?;
             let path = self.resolve(Path::new(name))?;
             let bytes = (self.read)(&path).map_err(|error| {
-                let what = cannot_read("included file", &path, &error);
-                format!("{}: {what}", setting.place)
+                match cannot_read("included file", &path, error) {
+                    ConfError::Wrong(what) => format!("{}: {what}", setting.place).into(),
+                    refused @ ConfError::Disk(_) => refused,
+                }
             })?;
             self.add(&path, &bytes)?;
         }
@@ -187,11 +192,14 @@ impl Loading<'_> {
             .map_err(|(line, why)| format!("{}:{line}: {why}", path.display()))?;
         for (section, line) in lines.sections {
             if Chain::from_name(&section).is_none() {
-                self.warnings.push(format!(
-                    "{}:{line}: section [{section}] is ignored: the sections are [main], [test], \
-                     [testnet4], [signet] and [regtest]",
-                    path.display()
-                ));
+                let what = if section.is_empty() {
+                    "names no network: what follows counts as at the top of the file"
+                } else {
+                    "is ignored: the sections are [main], [test], [testnet4], [signet] and \
+                     [regtest]"
+                };
+                let path = path.display();
+                self.warnings.push(format!("{path}:{line}: section [{section}] {what}"));
             }
         }
         for line in lines.settings {
@@ -218,6 +226,7 @@ impl Loading<'_> {
             return Ok((given.clone(), None));
         }
         let named = self.sources.get(chain.name(), "datadir");
+        named.as_ref().map_or(Ok(()), |setting| setting.check_text("datadir"))?;
         let named = named.and_then(|setting| Some((setting.value.text()?, setting.place)));
         match named.filter(|(path, _)| !path.is_empty()) {
             Some((path, place)) => Ok((PathBuf::from(path), Some(place))),
@@ -225,8 +234,10 @@ impl Loading<'_> {
         }
     }
 
-    fn read_settings(&mut self, chain: Chain, datadir: &Path) -> Result<(), String> {
-        let named = self.sources.get(chain.name(), "settings").map(|setting| setting.value);
+    fn read_settings(&mut self, chain: Chain, datadir: &Path) -> Result<(), ConfError> {
+        let named = self.sources.get(chain.name(), "settings");
+        named.as_ref().map_or(Ok(()), |setting| setting.check_text("settings"))?;
+        let named = named.map(|setting| setting.value);
         let name = match (&self.given.settings, &named) {
             (Which::Not, _) => return Ok(()),
             (Which::This(path), _) => path.clone(),
@@ -242,7 +253,7 @@ impl Loading<'_> {
             Err(error) if self.given.settings == Which::Usual && is_missing(&error) => {
                 return Ok(());
             }
-            Err(error) => return Err(cannot_read("settings file", &path, &error)),
+            Err(error) => return Err(cannot_read("settings file", &path, error)),
         };
         let settings = parse::parse_settings(&bytes).map_err(|why| {
             format!(
@@ -255,7 +266,8 @@ impl Loading<'_> {
         for (key, value) in &settings {
             // bitcoind ends when it uses such a setting; here it must not be taken for none.
             if !value.is_flat() {
-                return Err(format!("{place}: {key} must not hold an object or a list in a list"));
+                let what = "must not hold an object or a list in a list";
+                return Err(format!("{place}: {key} {what}").into());
             }
             let name = key.rsplit_once('.').map_or(&**key, |(_, name)| name);
             if !is_known(name.strip_prefix("no").unwrap_or(name)) {
@@ -275,6 +287,10 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn cannot_read(what: &str, path: &Path, error: &io::Error) -> String {
-    format!("{what} {} cannot be read: {error}", path.display())
+/// Returns the error for a file that cannot be read. Where the system refuses it, no setting needs
+/// to be wrong: the file may not even exist.
+fn cannot_read(what: &str, path: &Path, error: io::Error) -> ConfError {
+    let words = format!("{what} {} cannot be read: {error}", path.display());
+    let refused = StoreError::io(path, &format!("read the {what}"), error);
+    if refused.is_refused() { ConfError::Disk(refused) } else { words.into() }
 }

@@ -33,6 +33,24 @@ pub struct Setting {
     pub place: SettingPlace,
 }
 
+impl Setting {
+    /// Checks the text of a setting that a run uses.
+    ///
+    /// # Errors
+    /// Its line in bitcoin.conf is not UTF-8. A changed name would be that of another file.
+    pub fn check_text(&self, name: &str) -> Result<(), String> {
+        let is_damaged = matches!(&self.value, Value::Text(text) if text.contains('\u{fffd}'));
+        if !is_damaged || self.place == SettingPlace::CommandLine {
+            return Ok(());
+        }
+        Err(format!(
+            "{}: the value of {name} is not UTF-8, or has the character U+FFFD, which some editors \
+             put in place of such bytes: save the file as UTF-8",
+            self.place
+        ))
+    }
+}
+
 /// A setting's value as a text, and where it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {

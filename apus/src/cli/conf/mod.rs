@@ -1,6 +1,7 @@
 //! Finds, reads and merges the settings in bitcoin.conf and settings.json as Bitcoin Core does. The
 //! caller passes the function that reads files, and nothing is written.
 
+mod error;
 mod value;
 mod names;
 mod parse;
@@ -14,9 +15,12 @@ mod disk;
 mod tests;
 
 pub use command_line::CommandLine;
-pub use config::Config;
+pub use config::{Config, Named};
 pub use disk::{check_directories, read_file};
+pub use error::ConfError;
 pub use load::{Given, Which};
 pub use merge::Found;
 #[cfg(test)]
 pub use names::{NETWORK_ONLY, is_known};
+pub use network::NETWORK_FLAGS;
+pub use value::truth;

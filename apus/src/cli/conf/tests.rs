@@ -29,10 +29,11 @@ fn given() -> Given {
 
 fn load(given: &Given, files: &[(&'static str, &'static str)]) -> Result<Config, String> {
     let files: Files = files.iter().copied().collect();
-    Config::load(given, &|path| {
+    let loaded = Config::load(given, &|path| {
         let text = files.get(path.to_str().unwrap());
         text.map(|text| text.as_bytes().to_vec()).ok_or(io::ErrorKind::NotFound.into())
-    })
+    });
+    loaded.map_err(|error| error.to_string())
 }
 
 /// The settings of a bitcoin.conf in the default directory.
@@ -136,6 +137,10 @@ fn sections_that_no_network_has_are_warned_of() {
     assert!(
         conf("main.par=1\nregtest.par=2\n[testnet4]\n[signet]").unwrap().loaded.warnings.is_empty()
     );
+    // Core puts what follows `[]` to the top of the file.
+    let top = conf("[]\npar=3").unwrap();
+    assert!(top.loaded.warnings[0].contains("at the top"), "{:?}", top.loaded.warnings);
+    assert_eq!(top.find("par").unwrap().map(|found| found.text).as_deref(), Some("3"));
     let marked = conf("\u{feff}par=1\ndbcache=2\n").unwrap();
     assert!(marked.loaded.warnings[0].contains("byte order mark"), "{:?}", marked.loaded.warnings);
     assert_eq!(marked.find("par").unwrap(), None);
@@ -315,6 +320,11 @@ fn settings_json_has_more_say_than_the_file() {
     assert!(parse_settings(format!("{{\"a\": {deep}").as_bytes()).is_err());
     let list = with(r#"{"dbcache": [1, 2]}"#, "").unwrap();
     assert!(list.find("dbcache").unwrap_err().contains("not a list"));
+    for json in [r#"{"dbcache": 20.5}"#, r#"{"dbcache": 1e2}"#, r#"{"dbcache": 1e30}"#] {
+        let refused = with(json, "").unwrap().find("dbcache").unwrap_err();
+        let words = "/home/settings.json: dbcache must be an integer";
+        assert!(refused.starts_with(words), "{refused}");
+    }
     // The file may have another name, or be unwanted.
     for (text, value) in [("settings=other.json", Some("5")), ("nosettings=1", None)] {
         let files = [
@@ -346,6 +356,44 @@ fn a_run_says_what_it_took_from_which_file() {
     assert_eq!(used[1].1, ["dbcache=4GB"]);
     assert_eq!(config.loaded.warnings.len(), 1);
     assert!(config.loaded.warnings[0].contains("dbcache=4GB is read as dbcache=4"));
+}
+
+#[test]
+fn flags_and_negations_that_are_followed_are_listed_once() {
+    let text = "server=1\nnoconnect=1\nnorest=0\nrpcpassword=x\nrpccookiefile=\nnodebuglogfile=1";
+    let mut config = conf(text).unwrap();
+    assert_eq!(config.take_flag("server", false), Ok(true));
+    assert_eq!(config.take_flag("server", false), Ok(true));
+    assert_eq!(config.take_flag("connect", true), Ok(false));
+    assert_eq!(config.take_flag("rest", false), Ok(true));
+    assert_eq!(config.take_flag("dns", true), Ok(true));
+    assert_eq!(config.take_path("rpccookiefile"), Ok(Named::Default));
+    assert_eq!(config.take_path("debuglogfile"), Ok(Named::Nothing));
+    let used = ["server=1", "noconnect=1", "norest=0", "rpccookiefile=", "nodebuglogfile=1"];
+    assert_eq!(config.used()[0].1, used);
+}
+
+/// A name with other bytes would be that of another file.
+#[test]
+fn a_line_that_is_not_utf8_is_refused_if_it_is_used() {
+    let load = |bytes: &[u8]| {
+        let read = |path: &Path| match path.to_str() {
+            Some("/home/bitcoin.conf") => Ok(bytes.to_vec()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        };
+        Config::load(&given(), &read).map_err(|error| error.to_string())
+    };
+    let config = load(b"# \xe9\nalertnotify=\xe9\npar=2 # \xe9\nblocksdir=/\xe9\nrpcauth=\xe9");
+    let mut config = config.unwrap();
+    assert_eq!(config.take_number("par"), Ok(Some(2)));
+    for refused in [config.find("blocksdir").unwrap_err(), config.secrets("rpcauth").unwrap_err()] {
+        assert!(refused.contains("bitcoin.conf:") && refused.contains("not UTF-8"), "{refused}");
+    }
+    for named in ["datadir", "settings", "includeconf"] {
+        let refused = load(&[b"\n", named.as_bytes(), b"=/x/\xe9"].concat()).unwrap_err();
+        let words = format!("/home/bitcoin.conf:2: the value of {named} is not UTF-8");
+        assert!(refused.starts_with(&words), "{refused}");
+    }
 }
 
 /// Every list of at most `N` actions from 1 to `last`, none twice in a row, in the order of Core's

@@ -24,7 +24,17 @@ fn numbers_mean_what_they_mean_to_core() {
         let options = options_of(&["--datadir=x", "--par=2000000000", arg]);
         assert_eq!((options.stop_at_height, options.threads), (stop, 256));
     }
-    // Given twice, the last one counts.
+    let none = AssumeValid::Nothing;
+    let one = AssumeValid::Block(format!("{:064}", 1).parse().unwrap());
+    for (text, assumed) in [("0", &none), ("", &none), ("0x0", &none), ("1", &one), ("0x01", &one)]
+    {
+        let options = options_of(&["--datadir=x", &format!("--assumevalid={text}")]);
+        assert_eq!(&options.assumevalid, assumed, "{text}");
+    }
+    // Given twice, the last one counts, of an option and its negation, too.
+    assert!(engine(&["--datadir=x", "--conf=/no/such", "--noconf"]).to_options().is_ok());
+    assert!(engine(&["--datadir=x", "--noconf", "--conf=/no/such"]).to_options().is_err());
+    assert!(engine(&["--datadir=x", "--settings=/no/such", "--nosettings"]).to_options().is_ok());
     let options = options_of(&["--datadir=y", "--datadir=x", "--par=3", "--par=2"]);
     assert_eq!((options.datadir, options.threads), (PathBuf::from("x"), 2));
 }
@@ -71,8 +81,10 @@ fn files_give_way_to_the_command_line() {
     std::fs::write(dir.join("signet/settings.json"), r#"{"dbcache": "70"}"#).unwrap();
     let datadir = format!("--datadir={}", dir.display());
     let mut chosen = engine(&[&datadir]).to_options().unwrap();
-    assert_eq!(chosen.take_sources(vec![]), [PathBuf::from("a"), PathBuf::from("b")]);
-    assert_eq!(chosen.take_sources(vec!["c".into()]), [PathBuf::from("c")]);
+    let of_files = chosen.take_sources(vec![]).unwrap();
+    assert_eq!(of_files, [PathBuf::from("a"), PathBuf::from("b")]);
+    assert_eq!(chosen.take_sources(vec!["c".into()]), Ok(vec![PathBuf::from("c")]));
+    assert!(chosen.first_line(&[]).contains("signetchallenge=51"), "{}", chosen.first_line(&[]));
     // Settings that a rebuild does not follow.
     assert_eq!(chosen.options.stop_at_height, None);
     chosen.take_stop_height(None).unwrap();

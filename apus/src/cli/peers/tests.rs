@@ -62,7 +62,7 @@ fn each_option_has_the_name_and_the_meaning_that_core_gives_it() {
     let found = peers(conf, &["--maxdownload=2.5"]).unwrap().unwrap();
     assert_eq!(found.proxies.ipv4.map(|proxy| proxy.to_string()), Some("127.0.0.1:9050".into()));
     assert_eq!((found.lan, found.onlynet), (false, vec![NetKind::Onion]));
-    assert_eq!((found.maxconnections, found.timeout.as_millis()), (7, 1));
+    assert_eq!((found.maxconnections, found.timeout.as_millis()), (7, 5000));
     assert_eq!((found.dnsseed, found.v2transport, found.listen), (false, false, false));
     assert_eq!(found.maxdownload, MaxDownload::parse(["2.5"]).ok());
     for (args, announces) in
@@ -73,7 +73,29 @@ fn each_option_has_the_name_and_the_meaning_that_core_gives_it() {
     for wrong in ["--maxdownload=0", "--connect=a b", "--proxy=:", "--onlynet=i2p"] {
         assert!(peers("", &[wrong]).is_err(), "{wrong}");
     }
-    assert!(peers("maxconnections=-1", &[]).is_err());
+    for (conf, args, millis) in [
+        ("timeout=-5", &[][..], 5000),
+        ("timeout=soon", &[], 5000),
+        ("timeout=70", &[], 70),
+        ("timeout=70", &["--timeout=0"], 5000),
+        ("", &["--timeout=-1"], 5000),
+    ] {
+        let found = peers(conf, args).unwrap().unwrap();
+        assert_eq!(found.timeout.as_millis(), millis, "{conf} {args:?}");
+    }
+    for wrong in [
+        "maxconnections=-1",
+        "port=99999",
+        "port=0",
+        "port=8333x",
+        "prune=-1",
+        "prune=7",
+        "blockfilterindex=2",
+    ] {
+        let error = peers(wrong, &[]).unwrap_err();
+        assert!(error.contains(wrong.split_once('=').unwrap().0), "{error}");
+        assert!(error.contains("bitcoin.conf:1") && !error.contains("--"), "{error}");
+    }
 }
 
 #[test]
