@@ -129,7 +129,7 @@ fuzz: setup ## random bytes to everything that is read, FUZZ_SECONDS for each ta
 		mkdir -p target/found/$$target && \
 		RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --sanitizer none $$target target/found/$$target \
 			corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
-			-rss_limit_mb=2048 -max_len=3000 || exit 1; \
+			-rss_limit_mb=2048 -max_len=4096 || exit 1; \
 	done
 
 build: setup ## the program, target/release/apus (FEATURES=export: with `apus export`)

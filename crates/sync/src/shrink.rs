@@ -67,7 +67,8 @@ pub fn check_reach(
     });
     let what = match present(dir, tree) {
         Present::Indexed(height) if reach < height => format!(
-            "the blocks in {blocks} reach height {reach}{}, but the UTXO set is at height {height}.",
+            "the blocks in {blocks} reach height {reach}{}, but the UTXO set is at height \
+             {height}.",
             why(refused.as_ref())
         ),
         Present::NotIndexed { block, height } if searched == Searched::Index => {

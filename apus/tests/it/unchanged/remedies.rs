@@ -28,9 +28,9 @@ const PAIRS: [[&str; 2]; 7] = [
 /// Commands after which a message is read.
 const BEGINNINGS: [&[&str]; 6] = [
     &["sync", "--connect=0", "--checkblocks=0"],
-    &["status"],
     &["reindex"],
     &["reindex", "--index"],
+    &["status"],
     &["txoutset", "info"],
     &["verify", "--level=3", "--blocks=0"],
 ];
@@ -157,11 +157,15 @@ fn the_command_that_moves_an_index_works() {
     }
 }
 
-/// Panics if messages do not lead out of a state with all these `damages`.
-fn lead_out(cases: impl IntoIterator<Item = Vec<&'static Damage>>, steps_max: usize) {
+/// Panics if messages do not lead out of states with all these damages.
+fn lead_out(
+    cases: impl IntoIterator<Item = Vec<&'static Damage>>,
+    beginnings: &[&[&str]],
+    steps_max: usize,
+) {
     let mut faults = Vec::new();
     for damages in cases {
-        for first in BEGINNINGS {
+        for first in beginnings {
             let place = copy_of_whole();
             damages.iter().for_each(|damage| (damage.apply)(&place));
             if let Some(fault) = follow(&place, first, steps_max) {
@@ -175,11 +179,13 @@ fn lead_out(cases: impl IntoIterator<Item = Vec<&'static Damage>>, steps_max: us
 
 #[test]
 fn every_named_command_leads_out() {
-    lead_out(DAMAGES.iter().map(|damage| vec![damage]), STEPS_MAX);
+    lead_out(DAMAGES.iter().map(|damage| vec![damage]), &BEGINNINGS, STEPS_MAX);
 }
 
 #[test]
 fn every_named_command_leads_out_of_two_damages() {
     let named = |name| DAMAGES.iter().find(|damage| damage.name == name).expect(name);
-    lead_out(PAIRS.iter().map(|pair| pair.map(named).to_vec()), STEPS_MAX_OF_TWO);
+    // All commands but the first three name what these name.
+    let beginnings = &BEGINNINGS[..3];
+    lead_out(PAIRS.iter().map(|pair| pair.map(named).to_vec()), beginnings, STEPS_MAX_OF_TWO);
 }
