@@ -94,7 +94,9 @@ pub fn export_ranges(
     remedy::naming(options, || {
         let work = Work::open(options, asked, watch)?;
         let others = work.others()?;
-        if let Some((_, other)) = others.iter().find(|(start, _)| start % asked.blocks != 0) {
+        if let Some((_, other)) =
+            others.iter().find(|(start, _)| !start.is_multiple_of(asked.blocks))
+        {
             return Err(work.is_no_range(other).into());
         }
         let mut done = RangesDone::default();
@@ -327,7 +329,7 @@ impl<'a> Work<'a> {
         let names = self.disk.list(&directory)?;
         let ranges = names.into_iter().filter_map(|name| {
             let start: u32 = name.strip_prefix("start_height=")?.parse().ok()?;
-            let is_one = start % self.asked.blocks == 0 && start <= self.chain.height();
+            let is_one = start.is_multiple_of(self.asked.blocks) && start <= self.chain.height();
             let path = directory.join(name);
             (!is_one && path.join(NOTE).is_file()).then_some((start, path))
         });
