@@ -78,7 +78,7 @@ impl CommandServer {
     }
 }
 
-/// Says which password the page asks for; `None` if nobody has one.
+/// Says which password the page asks for; `None` if there is no user with a password.
 fn password_words(config: &ServerConfig, server: &Server) -> Option<String> {
     let those = match &config.cookie {
         Some(cookie) if server.has_cookie() => {
@@ -126,9 +126,11 @@ where
     for address in server.iter().flat_map(Server::addresses) {
         keeping.note(&format!("Answering RPC and showing a page on http://{address}/"));
     }
-    if !command.config.page_is_public {
-        let words = server.as_ref().and_then(|server| password_words(&command.config, server));
-        words.iter().for_each(|words| keeping.note(words));
+    if let Some(server) = &server
+        && !command.config.page_is_public
+        && let Some(words) = password_words(&command.config, server)
+    {
+        keeping.note(&words);
     }
     service::ready();
     let result = work(&service::observer(&keeping)).map_err(Failure::from);

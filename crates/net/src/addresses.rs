@@ -20,6 +20,7 @@ use apus_wire::message::{Host, NetAddress, Services};
 use super::bad_ports::is_bad_port;
 use super::buckets::{BUCKET_SIZE, Buckets, Slot};
 use super::group::{Group, Place, is_routable};
+use super::peer_options::NetKind;
 use super::random::Random;
 
 /// Core's `ADDRMAN_NEW_BUCKET_COUNT`.
@@ -156,12 +157,7 @@ impl Addresses {
     pub fn counts(&self) -> [[u64; 2]; 3] {
         let mut counts = [[0; 2]; 3];
         for ((host, _), known) in &self.known {
-            let kind = match host {
-                Host::Ipv4(_) => 0,
-                Host::Ipv6(_) => 1,
-                Host::TorV3(_) => 2,
-            };
-            counts[kind][usize::from(known.is_tried)] += 1;
+            counts[NetKind::of(host) as usize][usize::from(known.is_tried)] += 1;
         }
         counts
     }

@@ -29,7 +29,7 @@ pub fn naming<T>(
             let ours = [options.datadir.clone(), options.blocks_path(), options.spill_path()];
             let mut ours = ours.iter().filter(|path| !path.as_os_str().is_empty());
             let is_ours = ours.any(|path| error.path.starts_with(path));
-            with_room(of_damage(options, is_pruned(options), error).into(), is_ours)
+            with_room(of_damage(options, || is_pruned(options), error).into(), is_ours)
         }
         other => other,
     })
@@ -58,7 +58,11 @@ pub fn with_room(error: SyncError, is_ours: bool) -> SyncError {
 
 /// Adds to `error` the command that repairs the damage, as [`naming`] does, or that a pruned
 /// directory cannot be repaired. A block file with damaged blocks is noted for the next sync.
-pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> StoreError {
+pub fn of_damage(
+    options: &Options,
+    is_pruned: impl Fn() -> bool,
+    mut error: StoreError,
+) -> StoreError {
     let is_lock = error.path.ends_with("LOCK") || error.path.ends_with(".lock");
     // Neither an error of the system nor a file of another network is damage, but a missing file
     // is, unless a link leads to it.
@@ -75,7 +79,7 @@ pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> S
                 error.what += &format!("; it could not be noted for a repair: {why}");
             }
         }
-        Remedy::RebuildIndex | Remedy::RebuildChainstate | Remedy::RewriteUndo if is_pruned => {
+        Remedy::RebuildIndex | Remedy::RebuildChainstate | Remedy::RewriteUndo if is_pruned() => {
             remedy = Remedy::SyncAnew;
         }
         Remedy::RebuildChainstate if !has_best_block(options) && lacks_blocks(options) => {
@@ -91,8 +95,12 @@ pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> S
 
 /// Returns whether blocks were pruned; `false` if the block index cannot be read.
 fn is_pruned(options: &Options) -> bool {
-    let index = IndexDb::open_read_only(&Disk::new(), &options.network_dir().join("blocks/index"));
-    index.and_then(|index| index.read_flag(PRUNED_FLAG)).is_ok_and(|flag| flag == Some(true))
+    let flag = open_index(options).and_then(|index| index.read_flag(PRUNED_FLAG));
+    flag.is_ok_and(|flag| flag == Some(true))
+}
+
+fn open_index(options: &Options) -> Result<IndexDb, StoreError> {
+    IndexDb::open_read_only(&Disk::new(), &options.network_dir().join("blocks/index"))
 }
 
 /// Returns whether the UTXO set says which block is its best, so that a sync can open it and store
@@ -106,12 +114,12 @@ fn has_best_block(options: &Options) -> bool {
 /// Returns whether block files are noted as damaged or are missing, so that a rebuild from all
 /// blocks would fail.
 fn lacks_blocks(options: &Options) -> bool {
-    let network_dir = options.network_dir();
-    if read_note(&Disk::new(), &network_dir).is_ok_and(|noted| !noted.is_empty()) {
+    let noted = read_note(&Disk::new(), &options.network_dir());
+    if noted.is_ok_and(|noted| !noted.is_empty()) {
         return true;
     }
-    let index = IndexDb::open_read_only(&Disk::new(), &network_dir.join("blocks/index"));
-    let Ok(index) = index.and_then(|index| index.load(&options.network)) else { return false };
+    let index = open_index(options).and_then(|index| index.load(&options.network));
+    let Ok(index) = index else { return false };
     let Ok(files) = list_block_files(&options.blocks_path()) else { return false };
     let there: BTreeSet<u32> = files.into_iter().map(|(number, _)| number).collect();
     index.entries.iter().any(|e| e.block_pos().is_some_and(|pos| !there.contains(&pos.file)))

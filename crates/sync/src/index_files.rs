@@ -116,7 +116,7 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
     let entries = inventory.entries(checked, options.network.segwit_height)?;
     let lost = inventory.lost_from(&entries);
     let Inventory { tree, refusals, files, .. } = inventory;
-    let searched = Searched::Files { refusals: &refusals.listed, has_index: had_index };
+    let searched = Searched::Files { refused: refusals.listed.first(), has_index: had_index };
     let is_compared = shrink::check_reach(&dir, &tree, options, searched);
     if is_compared.is_err() {
         // The next sync with sources or peers stores their blocks again.

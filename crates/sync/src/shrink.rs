@@ -32,8 +32,8 @@ pub enum Searched<'a> {
     Index,
     /// In the block files.
     Files {
-        /// The blocks that were refused. An error names the first, which may be the cause.
-        refusals: &'a [Refusal],
+        /// The first block that was refused. An error names it, since it may be the cause.
+        refused: Option<&'a Refusal>,
         /// Whether the present block index can be read.
         has_index: bool,
     },
@@ -58,13 +58,8 @@ pub fn check_reach(
     let blocks = dir.blocks_path().display();
     let refused = match searched {
         Searched::Index => None,
-        Searched::Files { refusals, .. } => refusals.first(),
+        Searched::Files { refused, .. } => refused.map(without_remedy),
     };
-    // What repairs it otherwise may not repair it here.
-    let without_remedy = |reason: &str| reason.split("; `apus ").next().map(str::to_string);
-    let refused = refused.and_then(|refused| {
-        Some(Refusal { reason: without_remedy(&refused.reason)?, ..refused.clone() })
-    });
     let what = match present(dir, tree) {
         Present::Indexed(height) if reach < height => format!(
             "the blocks in {blocks} reach height {reach}{}, but the UTXO set is at height \
@@ -118,6 +113,13 @@ pub fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> 
         }
         _ => Ok(()),
     }
+}
+
+/// Returns the refused block without the command that its reason may name, which may not repair it
+/// where coins are lacking, too.
+fn without_remedy(refused: &Refusal) -> Refusal {
+    let reason = refused.reason.split("; `apus ").next().unwrap_or_default().to_string();
+    Refusal { reason, ..refused.clone() }
 }
 
 /// Returns the refused block in parentheses.

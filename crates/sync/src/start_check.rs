@@ -135,5 +135,5 @@ fn error_of(options: &Options, ledger: &Ledger, damage: Damage, count: u64) -> S
         count => format!(" (and {} more)", count - 1),
     };
     error.what = format!("block {block} at height {height}: {}{more}", error.what);
-    remedy::of_damage(options, ledger.pruning.is_pruned, error).into()
+    remedy::of_damage(options, || ledger.pruning.is_pruned, error).into()
 }

@@ -50,13 +50,13 @@ pub fn verify_on(
         found.script_difference = node.shared().scripts.difference().cloned();
         let is_pruned = node.ledger().pruning.is_pruned;
         let with_remedy = |damage: Damage| Damage {
-            error: remedy::of_damage(options, is_pruned, damage.error),
+            error: remedy::of_damage(options, || is_pruned, damage.error),
             ..damage
         };
         found.damage.listed = found.damage.listed.into_iter().map(with_remedy).collect();
         let lowest = found.levels.first().map_or(found.height, |level| level.from);
         let damaged = damaged_indexes(&node, &(lowest..=found.height), asked.blocks == 0, watch)?;
-        let with_remedy = |(kind, error)| (kind, remedy::of_damage(options, false, error));
+        let with_remedy = |(kind, error)| (kind, remedy::of_damage(options, || is_pruned, error));
         found.damaged_indexes = damaged.into_iter().map(with_remedy).collect();
         found.interrupted |= watch.is_stopped();
         (found.elapsed, found.cpu) = (started.elapsed(), cpu_time() - cpu);

@@ -124,15 +124,15 @@ pub fn unfinished(disk: &Disk, options: &Options) -> Result<Option<SavedJoin>, S
 /// something may be left in one that belongs to another data directory.
 pub(super) fn left(disk: &Disk, options: &Options) -> Result<Vec<PathBuf>, StoreError> {
     let mut all = vec![options.join_path()];
-    let noted = noted(disk, options)?;
-    if let Some(other) = noted.as_ref().filter(|spill| spill.is_dir() && !is_own(spill, options)) {
+    let (own, other): (Vec<_>, Vec<_>) =
+        noted(disk, options)?.into_iter().partition(|spill| is_own(spill, options));
+    if let Some(other) = other.first().filter(|spill| spill.is_dir()) {
         tracing::warn!(
             "{} was left: it has the temporary files of an interrupted join of another data \
              directory, or of this one before it was moved; remove it if no other needs it",
             other.display()
         );
     }
-    let own = noted.filter(|spill| is_own(spill, options));
     for spill in own.into_iter().chain([options.spill_path()]) {
         if !all.contains(&spill) {
             all.push(spill);
