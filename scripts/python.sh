@@ -28,7 +28,24 @@ tools() {
 	installs -r python/requirements-test.txt
 }
 
-# Features and profile are those of the program, so that the C++ is not built again.
+# Dependencies that the wheel and the program have with the same features are compiled once for both
+# (python/Cargo.toml says how).
+same_features() {
+	for packages in '--workspace --features apus/export' '-p apus-python --features module'; do
+		# Split into arguments:
+		# shellcheck disable=SC2086
+		$cargo tree --locked -e normal,build --prefix none --no-dedupe -f '{p}|{f}' $packages
+		echo end of list
+	done | awk -F'|' '
+		{ sub(/ \(\*\)$/, "") }
+		/^end of list$/ { wheel = 1 }
+		/\(\// { next }
+		!wheel { program[$1] = 1; seen[$0] = 1; next }
+		program[$1] { compared++; if (!seen[$0]++) { print "compiled twice, with other features: " $0; differ = 1 } }
+		END { exit differ || !compared }'
+}
+
+# The profile is the program's, too.
 wheel() {
 	rm -rf "$target/wheels"
 	"$venv/bin/maturin" build --profile "${WHEEL_PROFILE:-release}" --locked --manifest-path python/Cargo.toml \
@@ -56,6 +73,7 @@ case ${1:-} in
 tools) tools ;;
 wheel) maturin && wheel "${2:-}" ;;
 test)
+	same_features
 	tools
 	installed
 	programs
