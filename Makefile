@@ -98,7 +98,7 @@ lint: setup deny ## format, clippy, docs, licences and sources of dependencies
 WITHOUT_CORE := $(shell sed -n '/^apus-disk/,/^apus-scripts/s/^\(apus-[a-z-]*\) = .*/\1/p' Cargo.toml)
 WITHOUT_CORE := $(patsubst %,-p %,$(filter-out apus-scripts apus-coins apus-store,$(WITHOUT_CORE)))
 # Random worlds and swarms of peers take a minute of one core's time here; `make test` has them all.
-LONG := a_hundred_hostile_worlds a_thousand_swarms the_number_of_headers_is_bounded
+LONG := hostile_worlds a_thousand_swarms the_number_of_headers_is_bounded
 quick: setup ## format, clippy and tests of the crates without Bitcoin Core's C++
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked $(WITHOUT_CORE) --all-targets -- -D warnings

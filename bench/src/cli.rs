@@ -236,8 +236,8 @@ fn run(cli: Cli) -> Result<()> {
         Command::World { random } => common.finish(world::run(random)?),
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
-            let size = trials::Size { time, tries, seed, chain };
-            let tally = trials::run(kind, &size, &common.programs()?, &common.dir)?;
+            let world = trials::World::new(common.programs()?, &common.dir, chain)?;
+            let tally = trials::run(kind, &trials::Size { time, tries, seed }, &world)?;
             println!("{}", tally.text());
             if tally.failed() {
                 Err("committed coins were lost, or something was silently wrong".into())

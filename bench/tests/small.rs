@@ -6,7 +6,7 @@ use std::path::Path;
 use apus_bench::kernels::{self, Sample};
 use apus_bench::process::Programs;
 use apus_bench::report::Report;
-use apus_bench::trials::{self, Kind};
+use apus_bench::trials::{self, Kind, World};
 use apus_bench::{inputs, join};
 
 fn programs() -> Programs {
@@ -89,7 +89,7 @@ fn every_way_comes_to_the_same_utxo_set() {
 #[test]
 fn whatever_blocks_spend_a_small_cache_reads_no_coin_twice() {
     let dir = tempfile::tempdir().unwrap();
-    let mut size = join::Size { runs: 1, ..join::Size::curve(8_000_000) };
+    let mut size = join::Size { runs: 1, ..join::Size::curve(3_000_000) };
     size.chains.iter_mut().for_each(|chain| chain.dbcaches = vec![4, 100]);
     let report = join::run(&size, &programs(), dir.path()).unwrap();
     let found = rows(&report, "runs");
@@ -125,10 +125,11 @@ fn each_engine_checks_every_script_in_each_way() {
 #[test]
 fn trials_run_and_find_nothing_lost_nor_wrong() {
     let dir = tempfile::tempdir().unwrap();
+    let world = World::new(programs(), dir.path(), 1).unwrap();
     for kind in [Kind::Kill, Kind::Flip] {
         let time = std::time::Duration::from_secs(600);
-        let size = trials::Size { time, tries: 3, seed: 1, chain: 1 };
-        let tally = trials::run(kind, &size, &programs(), dir.path()).unwrap();
+        let size = trials::Size { time, tries: 3, seed: 1 };
+        let tally = trials::run(kind, &size, &world).unwrap();
         assert_eq!(tally.tries(), 3);
         assert!(!tally.failed(), "{}", tally.text());
     }

@@ -14,14 +14,12 @@ mod truth;
 mod world;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use apus_testchain::Rng;
 use clap::ValueEnum;
 
 use crate::Result;
-use crate::process::Programs;
 pub use world::World;
 
 /// The kind of a trial.
@@ -46,8 +44,6 @@ pub struct Size {
     pub tries: u64,
     /// The seed of the first trial. Each later trial uses the next seed.
     pub seed: u64,
-    /// The seed of the chain that all trials use.
-    pub chain: u64,
 }
 
 /// The verdict on a trial.
@@ -140,17 +136,12 @@ impl Tally {
     }
 }
 
-/// Runs trials of one kind in a new directory below `dir`.
+/// Runs trials of one kind.
 ///
 /// # Errors
-/// The world cannot be created, or a trial cannot be run.
-pub fn run(kind: Kind, size: &Size, programs: &Programs, dir: &Path) -> Result<Tally> {
-    let started = Instant::now();
-    let world = World::new(programs.clone(), dir, size.chain)?;
-    let made = started.elapsed().as_secs_f64();
-    let seed = size.seed;
-    let chain = size.chain;
-    eprintln!("seed {seed}, chain {chain}: made in {made:.1} s, {}", world.describe());
+/// A trial cannot be run.
+pub fn run(kind: Kind, size: &Size, world: &World) -> Result<Tally> {
+    eprintln!("seed {}, {}", size.seed, world.describe());
     let undamaged = matches!(kind, Kind::Kill | Kind::Full);
     let mut tally = Tally { undamaged, ..Tally::default() };
     let begun = Instant::now();
@@ -160,10 +151,10 @@ pub fn run(kind: Kind, size: &Size, programs: &Programs, dir: &Path) -> Result<T
         }
         let mut rng = Rng::new(seed, kind as u64);
         let (name, verdict) = match kind {
-            Kind::Kill => kill::trial(&world, &mut rng)?,
-            Kind::Full => full::trial(&world, &mut rng)?,
-            Kind::Flip => damage::trial(&world, &mut rng, damage::Damage::Flip)?,
-            Kind::Cut => damage::trial(&world, &mut rng, damage::Damage::Cut)?,
+            Kind::Kill => kill::trial(world, &mut rng)?,
+            Kind::Full => full::trial(world, &mut rng)?,
+            Kind::Flip => damage::trial(world, &mut rng, damage::Damage::Flip)?,
+            Kind::Cut => damage::trial(world, &mut rng, damage::Damage::Cut)?,
         };
         if let Some(text) = verdict.text() {
             let column = COLUMNS[verdict.column()];

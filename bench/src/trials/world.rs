@@ -115,6 +115,8 @@ pub enum Found {
 pub struct World {
     place: tempfile::TempDir,
     programs: Programs,
+    /// The seed of the chain.
+    seed: u64,
     /// The right UTXO sets, computed from the blocks alone.
     pub truth: Truth,
     /// The height of `State::Half`.
@@ -148,7 +150,8 @@ impl World {
         let hints = place.path().join("chain.hints");
         let truth = Truth::of(&chain);
         let half = truth.height() / 2 + 50;
-        let mut world = Self { place, programs, truth, half, blocks, hints, times: Vec::new() };
+        let times = Vec::new();
+        let mut world = Self { place, programs, seed, truth, half, blocks, hints, times };
         world.make_states(&mut Rng::new(seed, 99))?;
         Ok(world)
     }
@@ -157,7 +160,8 @@ impl World {
     pub fn describe(&self) -> String {
         let height = self.truth.height();
         let coins = self.truth.tip().coins;
-        format!("{height} blocks, {coins} coins, in {}", self.place.path().display())
+        let place = self.place.path().display();
+        format!("chain {}: {height} blocks, {coins} coins, in {place}", self.seed)
     }
 
     fn make_states(&mut self, rng: &mut Rng) -> Result<()> {

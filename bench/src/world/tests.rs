@@ -83,8 +83,8 @@ fn known_headers_put_off_the_download_by_seconds() {
 }
 
 #[test]
-fn a_hundred_random_worlds_run_at_what_the_peers_can_send() {
-    let mut shares: Vec<(f64, u64)> = (0..100)
+fn random_worlds_run_at_what_the_peers_can_send() {
+    let mut shares: Vec<(f64, u64)> = (0..40)
         .into_par_iter()
         .map(|seed| {
             let outcome = run_world(&worlds::random(seed));
@@ -94,8 +94,8 @@ fn a_hundred_random_worlds_run_at_what_the_peers_can_send() {
         .collect();
     shares.sort_by(|a, b| a.0.total_cmp(&b.0));
     assert!(shares[0].0 > 0.85, "the worst: {:?}", shares[0]);
-    assert!(shares[10].0 > 0.95, "the worst tenth: {:?}", shares[10]);
-    assert!(shares[99].0 < 1.01, "more than the peers could send: {:?}", shares[99]);
+    assert!(shares[4].0 > 0.95, "the worst tenth: {:?}", shares[4]);
+    assert!(shares[39].0 < 1.01, "more than the peers could send: {:?}", shares[39]);
 }
 
 #[test]

@@ -225,10 +225,10 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn a_hundred_hostile_worlds_hold_up_no_block() {
+fn hostile_worlds_hold_up_no_block() {
     std::thread::scope(|scope| {
         for first in 0..4 {
-            scope.spawn(move || (first..100).step_by(4).for_each(run));
+            scope.spawn(move || (first..40).step_by(4).for_each(run));
         }
     });
 }
