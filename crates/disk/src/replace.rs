@@ -1,4 +1,9 @@
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::{Disk, File, Result, StoreError};
 
@@ -52,17 +57,43 @@ impl Disk {
     /// incomplete file that a crash has left is overwritten.
     ///
     /// # Errors
-    /// The file already exists, or the disk or `write` fails; then no file is created, and the
-    /// incomplete one is removed.
+    /// The file already exists, another run is writing it, or the disk or `write` fails; then no
+    /// file is created, and the incomplete one is removed if it is this run's.
     pub fn write_new<T, E: From<StoreError>>(
         &self,
         path: impl AsRef<Path>,
         write: impl FnOnce(&File) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         let path = path.as_ref();
-        self.refuse_existing(path)?;
-        let incomplete = self.create(with_suffix(path, INCOMPLETE_SUFFIX))?;
+        let incomplete = self.begin_incomplete(path)?;
         self.finish(incomplete, path, true, write)
+    }
+
+    /// Opens the incomplete file of `path`, empty, and locked until it is closed.
+    fn begin_incomplete(&self, path: &Path) -> Result<File> {
+        let name = with_suffix(path, INCOMPLETE_SUFFIX);
+        loop {
+            self.refuse_existing(path)?;
+            // The file that a link leads to is another one's.
+            if name.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+                return Err(StoreError::new(&name, "this is not a regular file: remove it"));
+            }
+            let file = self.open(&name)?;
+            // Any other error is that of a network mount that has no locks.
+            let locked = flock(file.raw(), FlockOperation::NonBlockingLockExclusive);
+            if locked == Err(Errno::WOULDBLOCK) {
+                return Err(StoreError::new(path, "another run is writing this file"));
+            }
+            // A run that has ended since it was opened may have renamed or removed it.
+            let is_same = |now: Metadata| {
+                let opened = file.raw().metadata();
+                opened.is_ok_and(|opened| (opened.dev(), opened.ino()) == (now.dev(), now.ino()))
+            };
+            if name.symlink_metadata().is_ok_and(is_same) {
+                file.set_len(0)?;
+                return Ok(file);
+            }
+        }
     }
 
     /// Returns an error if there is something at `path`.
@@ -162,8 +193,25 @@ mod tests {
         });
         assert!(race.is_err());
         assert_eq!(std::fs::read(&other).unwrap(), b"theirs");
+        // Two runs do not write to one file.
+        let both = dir.path().join("both");
+        disk.write_new(&both, |file| {
+            let second = disk.write_new(&both, |_| -> Result<()> { panic!("it has begun") });
+            let error = second.unwrap_err().to_string();
+            assert!(error.ends_with("both: another run is writing this file"), "{error}");
+            file.write_all_at(b"first", 0)
+        })
+        .unwrap();
+        assert_eq!(std::fs::read(&both).unwrap(), b"first");
         std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
         assert!(disk.write_new(dir.path().join("link"), |_| -> Result<()> { Ok(()) }).is_err());
-        assert_eq!(disk.list(dir.path()).unwrap(), ["link", "new", "other"]);
+        // Nor is what a link leads to overwritten.
+        std::os::unix::fs::symlink(&other, dir.path().join("linked.incomplete")).unwrap();
+        assert!(disk.write_new(dir.path().join("linked"), |_| -> Result<()> { Ok(()) }).is_err());
+        assert_eq!(std::fs::read(&other).unwrap(), b"theirs");
+        assert_eq!(
+            disk.list(dir.path()).unwrap(),
+            ["both", "link", "linked.incomplete", "new", "other"]
+        );
     }
 }
