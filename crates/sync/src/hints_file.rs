@@ -39,13 +39,14 @@ impl HintsFile {
     /// Like [`HintsFile::open`], for a file of BIP 456 whose bit order is known.
     pub fn open_with(path: &Path, order: Option<BitOrder>) -> Result<Self, SyncError> {
         let path = path.to_path_buf();
-        let file = Disk::new().open_read(&path)?;
         let wrong = |error| SyncError::Hints { path: path.clone(), error };
-        if !path.is_file() {
+        // To open a pipe would wait for who writes to it.
+        if path.exists() && !path.is_file() {
             return Err(wrong(HintsError::new(
                 "this is not a hints file: it is not a regular file",
             )));
         }
+        let file = Disk::new().open_read(&path)?;
         if file.is_empty()? {
             return Err(wrong(HintsError::new("this is not a hints file: the file is empty")));
         }

@@ -3,6 +3,7 @@
 //! Byte for byte Core's: `bitcoind/snapshot.rs`.
 
 use std::path::Path;
+use std::process::Command;
 
 use apus_claims::SnapshotSummary;
 use apus_coins::put_coin_key;
@@ -195,6 +196,13 @@ fn the_program_makes_and_describes_one() {
     std::fs::write(&out, "").unwrap();
     assert_ends(&run(&["snapshot", "info", &path]), 1, &["the file is empty"]);
     let directory = place.root().display().to_string();
-    assert_ends(&run(&["snapshot", "info", &directory]), 1, &["not a regular file"]);
+    // Nobody writes to the pipe: to open it would take for ever.
+    let pipe = place.root().join("pipe").display().to_string();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [directory, pipe] {
+        for file in ["snapshot", "hints"] {
+            assert_ends(&run(&[file, "info", &path]), 1, &["not a regular file"]);
+        }
+    }
     assert_ends(&run(&["snapshot", "info", "/nowhere/utxo.dat"]), 1, &["/nowhere/utxo.dat"]);
 }

@@ -29,11 +29,12 @@ impl SnapshotFile {
     /// # Errors
     /// The file cannot be read, or is not a snapshot.
     pub fn open(path: &Path) -> Result<Self, SnapshotReadError> {
-        let file = Disk::new().open_read(path)?;
-        let none = || SnapshotError::new("this is not a UTXO snapshot: it is not a regular file");
-        if !path.is_file() {
-            return Err(none().into());
+        // To open a pipe would wait for who writes to it.
+        if path.exists() && !path.is_file() {
+            let what = "this is not a UTXO snapshot: it is not a regular file";
+            return Err(SnapshotError::new(what).into());
         }
+        let file = Disk::new().open_read(path)?;
         if file.is_empty()? {
             return Err(SnapshotError::new("this is not a UTXO snapshot: the file is empty").into());
         }
