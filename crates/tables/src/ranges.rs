@@ -9,6 +9,7 @@
 //! Readers of directories take `start_height` for a column, and skip files whose names begin with
 //! `_`.
 
+use std::fs::Metadata;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -185,7 +186,11 @@ pub fn verify_ranges(
                 return Err(wrong("its note is not that of these blocks").into());
             }
             if hash_of(&path)? != made.sha256 {
-                return Err(wrong("this file does not hold what its blocks yield").into());
+                return Err(wrong(
+                    "this file does not hold what its blocks yield: remove it, and run `apus shard \
+                     export` again",
+                )
+                .into());
             }
             done.files += 1;
             done.rows += note.rows;
@@ -219,7 +224,9 @@ impl<'a> Work<'a> {
         }
         let pool = threads::pool(options.threads)?;
         let chain = open_chain(options, &pool, watch.observer)?;
-        Ok(Self { options, asked, disk: Disk::new(), chain, pool, watch })
+        let work = Self { options, asked, disk: Disk::new(), chain, pool, watch };
+        work.check_chain()?;
+        Ok(work)
     }
 
     fn numbers(&self) -> Result<std::ops::Range<u32>, SyncError> {
@@ -247,13 +254,35 @@ impl<'a> Work<'a> {
 
     /// Returns the note of a range that is there; `None` too if it cannot be parsed.
     fn note(&self, number: u32) -> Result<Option<Note>, StoreError> {
-        let note = self.disk.read(self.directory(number).join(NOTE))?;
+        self.note_in(&self.directory(number))
+    }
+
+    fn note_in(&self, directory: &Path) -> Result<Option<Note>, StoreError> {
+        let note = self.disk.read(directory.join(NOTE))?;
         Ok(note.and_then(|note| serde_json::from_slice(&note).ok()))
     }
 
-    /// Returns the note of a range whose file is there and is of the blocks of the chain.
+    /// Refuses a directory with tables of another chain, which would be replaced or removed.
+    fn check_chain(&self) -> Result<(), StoreError> {
+        let directory = self.table_directory();
+        for name in self.disk.list(&directory)? {
+            let path = directory.join(name);
+            if let Some(note) = self.note_in(&path)?
+                && note.chain != self.options.network.chain.name()
+            {
+                let what = format!("this is a table of {}: name another directory", note.chain);
+                return Err(StoreError::new(path, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the note of a range whose file is there, in its length, and is of the blocks of the
+    /// chain.
     fn kept(&self, number: u32) -> Result<Option<Note>, StoreError> {
-        let is_right = |note: &Note| note.is_of(&self.due(number)) && self.file(number).is_file();
+        let len =
+            self.file(number).metadata().ok().filter(Metadata::is_file).map(|file| file.len());
+        let is_right = |note: &Note| note.is_of(&self.due(number)) && len == Some(note.bytes);
         Ok(self.note(number)?.filter(is_right))
     }
 
@@ -305,6 +334,14 @@ impl<'a> Work<'a> {
         let heights = (Some(due.start_height), Some(due.stop_height));
         let part = Part::new(&self.chain, &self.options.network, table, heights)?;
         let part = part.with_tip(due.stop_height);
+        let lacking = part.without_fees();
+        if lacking > 0 {
+            return Err(SyncError::Input(format!(
+                "{lacking} blocks from height {} to {} have no undo data here, so their fees are \
+                 unknown, and other machines would write another file: let `apus reindex` write it",
+                due.start_height, due.stop_height
+            )));
+        }
         let source = part.source(self.watch.stop)?;
         let run = Run {
             table: table.layout(),

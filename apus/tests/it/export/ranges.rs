@@ -89,12 +89,34 @@ fn a_file_that_was_changed_or_lost_is_named_and_written_again() {
     std::fs::write(&path, bytes).unwrap();
     let (proved, _, err) = ranges(&place, "verify-export", "outputs", &[]);
     assert!(!proved && err.contains(path.to_str().unwrap()), "{err}");
-    std::fs::remove_file(&path).unwrap();
-    let (proved, _, err) = ranges(&place, "verify-export", "outputs", &[]);
-    assert!(!proved && err.contains(path.to_str().unwrap()), "{err}");
-    assert_eq!(ranges(&place, "export", "outputs", &["--todo"]).1, "2\n");
-    ranges(&place, "export", "outputs", &[]);
-    assert!(std::fs::read(&path).unwrap() == kept);
+    for is_cut in [false, true] {
+        if is_cut {
+            std::fs::write(&path, &kept[..kept.len() / 2]).unwrap();
+        } else {
+            std::fs::remove_file(&path).unwrap();
+        }
+        let (proved, _, err) = ranges(&place, "verify-export", "outputs", &[]);
+        assert!(!proved && err.contains(path.to_str().unwrap()), "{err}");
+        assert_eq!(ranges(&place, "export", "outputs", &["--todo"]).1, "2\n");
+        ranges(&place, "export", "outputs", &[]);
+        assert!(std::fs::read(&path).unwrap() == kept);
+    }
+}
+
+#[test]
+fn tables_of_another_chain_are_left_alone() {
+    let place = synced(&blocks());
+    ranges(&place, "export", "blocks", &[]);
+    let note = out(&place).join("blocks/start_height=50/_range.json");
+    let text = std::fs::read_to_string(&note).unwrap();
+    std::fs::write(&note, text.replace("regtest", "signet")).unwrap();
+    let before = files(&place, "blocks");
+    assert_ends(&apus(&place, &["rewind", "--height=120"]), 0, &[]);
+    for more in [&[][..], &["--range=0"], &["--todo"]] {
+        let (done, _, err) = ranges(&place, "export", "blocks", more);
+        assert!(!done && err.contains("start_height=50: this is a table of signet"), "{err}");
+    }
+    assert!(files(&place, "blocks") == before);
 }
 
 #[test]
