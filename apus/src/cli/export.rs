@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::directory::Directory;
 use super::export_match::{self, HistoryJson, MatchArgs};
 use super::failure::Failure;
-use super::home::expand_home;
+use super::home::new_file;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::progress::Reporter;
@@ -148,7 +148,7 @@ struct ExportedJson {
 pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let form = command.form()?;
     let to_stdout = command.is_to_stdout();
-    let path = if to_stdout { PathBuf::from(STDOUT) } else { command.path()? };
+    let path = if to_stdout { PathBuf::from(STDOUT) } else { new_file(&command.output, None)? };
     let chosen = command.directory.to_existing()?;
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
@@ -298,23 +298,6 @@ impl ExportCommand {
                 self.output.display()
             ))),
         }
-    }
-
-    /// Returns the path of the file to write.
-    ///
-    /// # Errors
-    /// The path exists already.
-    fn path(&self) -> Result<PathBuf, Failure> {
-        let path = expand_home(&self.output);
-        if path.is_dir() {
-            let what = format!("{} is a directory: name a file in it", path.display());
-            return Err(Failure::input(what));
-        }
-        if path.symlink_metadata().is_ok() {
-            let what = format!("{} exists already: name another file", path.display());
-            return Err(Failure::input(what));
-        }
-        Ok(path)
     }
 
     fn json(exported: &Exported, table: ExportTable, path: &Path, format: Format) -> String {

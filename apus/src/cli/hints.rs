@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::directory::Directory;
 use super::exit;
 use super::failure::Failure;
-use super::home::{check_parent, expand_home};
+use super::home::{expand_home, new_file};
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::progress::Reporter;
@@ -282,26 +282,7 @@ impl Output {
     /// # Errors
     /// The path is a directory, or the file exists and `--force` is not given.
     fn path(&self) -> Result<PathBuf, SyncError> {
-        if self.output == Path::new("-") {
-            return Err(SyncError::WrongOptions(
-                "--output -: a hints file is renamed once it is complete, which standard output \
-                 does not allow: name a file"
-                    .to_string(),
-            ));
-        }
-        let path = expand_home(&self.output);
-        if path.is_dir() {
-            let what = format!("{} is a directory: name a file in it", path.display());
-            return Err(SyncError::Input(what));
-        }
-        if path.exists() && !self.force {
-            return Err(SyncError::Input(format!(
-                "{} exists already: name another file, or replace it with --force",
-                path.display()
-            )));
-        }
-        check_parent(&path)?;
-        Ok(path)
+        new_file(&self.output, Some(self.force))
     }
 
     /// Makes the file with `work`, and reports the result.

@@ -16,18 +16,42 @@ pub fn default_datadir(home: Option<OsString>) -> Result<PathBuf, String> {
     Ok(Path::new(&home).join(below))
 }
 
-/// Checks that the directory of a file that is to be made is there: a disk may not be mounted, or
-/// the name may be mistyped.
+/// Returns the path of a file that is to be made. `force` says whether it may exist; it is `None`
+/// for commands that have no `--force`.
 ///
 /// # Errors
-/// It is not.
-pub fn check_parent(path: &Path) -> Result<(), SyncError> {
+/// It is standard output, a directory, or a file that exists; or its directory does not exist: a
+/// disk may not be mounted, or the name may be mistyped.
+pub fn new_file(path: &Path, force: Option<bool>) -> Result<PathBuf, SyncError> {
+    if path == Path::new("-") {
+        return Err(SyncError::WrongOptions(
+            "-: the file is renamed once it is complete, which standard output does not \
+             allow: name a file"
+                .to_string(),
+        ));
+    }
+    let path = expand_home(path);
+    let refuse =
+        |path: &Path, what: &str| Err(SyncError::Input(format!("{}{what}", path.display())));
+    if path.is_dir() {
+        return refuse(&path, " is a directory: name a file in it");
+    }
+    // A link that leads nowhere is there, too.
+    if path.symlink_metadata().is_ok() {
+        match force {
+            Some(true) => {}
+            Some(false) => {
+                let what = " exists already: name another file, or replace it with --force";
+                return refuse(&path, what);
+            }
+            None => return refuse(&path, " exists already: name another file"),
+        }
+    }
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-            let what = "there is no such directory: make it, or name a file elsewhere";
-            Err(SyncError::Input(format!("{}: {what}", parent.display())))
+            refuse(parent, ": there is no such directory: make it, or name a file elsewhere")
         }
-        _ => Ok(()),
+        _ => Ok(path),
     }
 }
 

@@ -20,7 +20,7 @@ use super::exit;
 #[cfg(not(feature = "export"))]
 use super::export::{ExportCommand, left_out};
 use super::failure::Failure;
-use super::home::expand_home;
+use super::home::{expand_home, new_file};
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::thousands;
 use super::output;
@@ -384,7 +384,8 @@ fn finish(command: &Finish, quiet: bool) -> Result<ExitCode, Failure> {
     let datadir = command.datadir.as_deref().map(expand_home);
     let options = datadir
         .map(|datadir| Options { threads: threads(command.par), ..Options::new(datadir, network) });
-    let snapshot = command.snapshot.as_deref().map(expand_home);
+    let snapshot = command.snapshot.as_deref();
+    let snapshot = snapshot.map(|path| new_file(path, None)).transpose()?;
     let destination = match (&options, &snapshot) {
         (Some(options), _) => Destination::DataDir(options),
         (None, Some(path)) => Destination::Snapshot(path),

@@ -15,7 +15,7 @@ use super::conf::CommandLine;
 use super::directory::Directory;
 use super::exit;
 use super::failure::Failure;
-use super::home::{check_parent, expand_home};
+use super::home::{expand_home, new_file};
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::log_args::LogArgs;
 use super::numbers::{precise, thousands};
@@ -136,7 +136,7 @@ pub fn run(command: &SnapshotCommand, quiet: bool) -> Result<ExitCode, Failure> 
 }
 
 fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
-    let path = new_file(&create.output)?;
+    let path = new_file(&create.output, None)?;
     let chosen = create.directory.with_cache(create.dbcache)?;
     let reporting = Reporting { quiet, json: create.json };
     chosen.announce(&[], reporting);
@@ -152,7 +152,7 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
 impl Create {
     /// Makes the file in the process of another program. Returns the object of `--json`.
     pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
-        let path = new_file(&self.output)?;
+        let path = new_file(&self.output, None)?;
         let chosen = self.directory.with_cache(self.dbcache)?;
         chosen.warn(watch.observer);
         Ok(created_json(&self.create(&chosen.options, &path, watch)?, &path))
@@ -168,27 +168,6 @@ impl Create {
             None => apus_claims::create_snapshot(options, self.height, path, watch),
             Some(hints) => apus_claims::create_snapshot_of_hints(options, &hints, path, watch),
         }
-    }
-}
-
-/// Returns the path of a file that is to be created.
-///
-/// # Errors
-/// The path exists, or is standard output.
-fn new_file(path: &Path) -> Result<PathBuf, SyncError> {
-    if path == Path::new("-") {
-        return Err(SyncError::WrongOptions(
-            "--output -: the file is renamed once it is complete, which standard output does not \
-             allow: name a file"
-                .to_string(),
-        ));
-    }
-    let path = expand_home(path);
-    match path.symlink_metadata() {
-        Ok(_) => {
-            Err(SyncError::Input(format!("{} exists already: name another file", path.display())))
-        }
-        Err(_) => check_parent(&path).map(|()| path),
     }
 }
 

@@ -43,7 +43,7 @@ fn a_file_that_exists_is_kept() {
     let (_, output) = try_export(&place, "coins", "t.db", &[]);
     assert_ends(&output, 1, &["is a directory", "name a file in it"]);
     let (_, output) = try_export(&place, "coins", "no/such/t.csv", &[]);
-    assert_ends(&output, 1, &["no/such/t.csv.incomplete", "No such file"]);
+    assert_ends(&output, 1, &["no/such: there is no such directory: make it"]);
     // What a killed export has left is written over.
     std::fs::write(place.root().join("u.csv.incomplete"), vec![b'x'; 10_000_000]).unwrap();
     let text = std::fs::read_to_string(exported(&place, "blocks", "u.csv", &[])).unwrap();
@@ -127,6 +127,17 @@ fn missing_undo_data_is_named_or_leaves_fees_empty() {
         assert!(json["blocks_without_fees"].as_u64() > Some(20), "{json}");
         assert_eq!(json["bestblock"], *tip);
         std::fs::remove_file(path).unwrap();
+        // All machines write the same ranges.
+        let tables = place.root().join("tables");
+        let output = apus(&place, &["shard", "export", table, "-o", tables.to_str().unwrap()]);
+        assert_ends(&output, 1, &["have no undo data here", "`apus reindex`"]);
+        assert!(
+            tables
+                .join(table)
+                .read_dir()
+                .unwrap()
+                .all(|range| { range.unwrap().path().read_dir().unwrap().next().is_none() })
+        );
     }
 }
 
