@@ -20,7 +20,7 @@ use super::block_peers::BlockPeers;
 use super::commit::Ledger;
 use super::forecast::Forecast;
 use super::options::Options;
-use super::rebuild::Rebuild;
+use super::rebuild::{self, Rebuild};
 use super::refusals::Refusals;
 use super::scan::Findings;
 use super::shared::Shared;
@@ -221,12 +221,19 @@ impl Node {
     fn find_best_block(&self, chainstate: &Chainstate, hash: Hash) -> Result<BlockId, StoreError> {
         let what = match self.parts.tree.find(&hash).map(|id| (id, self.parts.tree.node(id))) {
             Some((id, block)) if !block.failed => return Ok(id),
-            Some((_, block)) => format!(
-                "its best block {hash}, at height {}, is marked invalid in the block index; if \
-                 another program marked it, `apus sync --reconsider` removes the mark; otherwise \
-                 `apus reindex` rebuilds the chainstate from the blocks",
-                block.height
-            ),
+            Some((_, block)) => {
+                let remedy = if chainstate.dir().ends_with(rebuild::DIRECTORY) {
+                    "remove this directory, and run `apus reindex`, which starts from the beginning"
+                } else {
+                    "if another program marked it, `apus sync --reconsider` removes the mark; \
+                     otherwise `apus reindex` rebuilds the chainstate from the blocks"
+                };
+                let height = block.height;
+                format!(
+                    "its best block {hash}, at height {height}, is marked invalid in the block \
+                     index; {remedy}"
+                )
+            }
             None => {
                 let headers = self.parts.tree.node(self.parts.tree.best_header()).height;
                 return Err(not_indexed(chainstate, &hash, &self.dir.index_path(), headers));

@@ -86,7 +86,7 @@ impl Rebuild {
         let directory = self.network_dir.join(DIRECTORY);
         // The mark is removed first: a crash may then lose the new set, but a set in use must never
         // look unfinished.
-        give_up(&self.disk, &self.network_dir)?;
+        remove_mark(&self.disk, &self.network_dir)?;
         let chainstate = self.network_dir.join("chainstate");
         Chainstate::adopt(&self.disk, &chainstate, &directory)?;
         let count = directory.join(coin_count::FILE);
@@ -97,19 +97,9 @@ impl Rebuild {
         self.disk.remove_empty_dir(&directory)
     }
 
-    /// Removes the set left by an earlier rebuild. It must not be open.
+    /// Removes the set of this or an earlier rebuild. It must not be open.
     pub fn remove(&self) -> Result<(), StoreError> {
-        let directory = self.network_dir.join(DIRECTORY);
-        if !directory.is_dir() {
-            return Ok(());
-        }
-        // The mark is removed first: it must never vouch for half a set.
-        give_up(&self.disk, &self.network_dir)?;
-        let count = directory.join(coin_count::FILE);
-        self.disk.remove_temporary(&count)?;
-        self.disk.remove(&count)?;
-        Chainstate::destroy(&self.disk, &directory)?;
-        self.disk.remove_empty_dir(&directory)
+        remove(&self.disk, &self.network_dir)
     }
 }
 
@@ -120,26 +110,32 @@ fn trust(assumevalid: AssumeValid, looks_at_coins: bool, is_core: bool) -> Strin
     format!("{assumevalid:?}, {coins}{engine}")
 }
 
-/// An interrupted rebuild that may be continued.
-pub struct UnfinishedRebuild {
-    /// The best block of the unfinished set; `None` before its first commit.
-    pub best_block: Option<Hash>,
-}
-
-/// Finds the interrupted rebuild in a network's directory, if there is one.
-pub fn unfinished(
-    disk: &Disk,
-    network_dir: &Path,
-) -> Result<Option<UnfinishedRebuild>, StoreError> {
+/// Returns the best block of the set that an interrupted rebuild has left; `None` if there is no
+/// such set, or if nothing was committed to it.
+pub fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<Hash>, StoreError> {
     if !network_dir.join(MARK).is_file() {
         return Ok(None);
     }
-    let chainstate = Chainstate::open_read_only(disk, &network_dir.join(DIRECTORY))?;
-    Ok(Some(UnfinishedRebuild { best_block: chainstate.best_block()? }))
+    Chainstate::open_read_only(disk, &network_dir.join(DIRECTORY))?.best_block()
 }
 
-/// Removes the mark of an interrupted rebuild, so that no later one continues it.
-pub fn give_up(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
+/// Removes the set that a rebuild has left in a network's directory. It must not be open.
+pub fn remove(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
+    let directory = network_dir.join(DIRECTORY);
+    if !directory.is_dir() {
+        return Ok(());
+    }
+    // The mark is removed first: it must never vouch for half a set.
+    remove_mark(disk, network_dir)?;
+    let count = directory.join(coin_count::FILE);
+    disk.remove_temporary(&count)?;
+    disk.remove(&count)?;
+    Chainstate::destroy(disk, &directory)?;
+    disk.remove_empty_dir(&directory)
+}
+
+/// Removes the mark of a rebuild, so that no later one continues it.
+fn remove_mark(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
     let directory = network_dir.join(DIRECTORY);
     if !directory.is_dir() {
         return Ok(());

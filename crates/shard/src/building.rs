@@ -2,7 +2,7 @@
 
 use apus_chain::{ActiveChain, BlockId};
 use apus_coins::Bulk;
-use apus_disk::{FileSystem, StoreError};
+use apus_disk::{Disk, FileSystem, StoreError};
 use apus_host::temporary::TemporaryDir;
 use apus_node::assumevalid::Assumed;
 use apus_node::block::step::Step;
@@ -20,7 +20,7 @@ use apus_store::{BlockSource, FlatFilePos, Lane};
 use apus_sync::in_order::activate::{Goal, activate};
 use apus_sync::join::{JoinPlan, JoinState, UndoAt, commit};
 use apus_sync::run::bound_cache;
-use apus_sync::unfinished::open_node;
+use apus_sync::unfinished::{open_node, refuse_unfinished};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
@@ -48,6 +48,7 @@ impl<'a> Building<'a> {
     /// The directory holds coins, or cannot be written; or a header breaks a rule.
     pub fn begin(job: &'a Job, options: &Options, watch: Watch<'a>) -> Result<Self, SyncError> {
         let mut node = open_node(&Run::new(options), Coins::InPlace)?;
+        refuse_unfinished(&Disk::new(), options)?;
         if node.tip() != node.tree().genesis() {
             return Err(SyncError::Input(format!(
                 "{} holds a UTXO set at height {}: name a directory without one",

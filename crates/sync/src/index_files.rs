@@ -137,7 +137,7 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
     }
     is_compared?;
     // An interrupted rebuild or SwiftSync needs undo data that the new index may not name.
-    rebuild::give_up(disk, dir.path())?;
+    rebuild::remove(disk, dir.path())?;
     // bitcoind does not start with a UTXO set from a snapshot if the index may lack its base block.
     if let Some(snapshot) = SnapshotChainstate::find_or_clear(disk, dir.path())?
         && !(had_index && tree.find(&snapshot.base).is_some())

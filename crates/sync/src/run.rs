@@ -164,7 +164,7 @@ fn carry_out(
                     "The interrupted rebuild of the UTXO set is given up: it needs the blocks \
                      that --prune deletes",
                 );
-                rebuild::give_up(&run.disk, &run.options.network_dir())?;
+                rebuild::remove(&run.disk, &run.options.network_dir())?;
             }
             Ok((node, None))
         }

@@ -159,9 +159,8 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
         let directory = node.dir().path().to_path_buf();
         let tip = node.tree().node(node.tip());
         let mut unfinished = Vec::new();
-        if let Some(rebuild) = rebuild::unfinished(&disk, &directory)? {
-            let height = rebuild.best_block.and_then(|hash| node.tree().find(&hash));
-            let height = height.map_or(0, |id| node.tree().node(id).height);
+        if let Some(best_block) = rebuild::unfinished(&disk, &directory)? {
+            let height = node.tree().find(&best_block).map_or(0, |id| node.tree().height(id));
             unfinished.push(Unfinished::Rebuild { height });
         }
         for method in Method::ALL {

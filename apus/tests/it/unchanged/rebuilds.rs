@@ -15,6 +15,7 @@ use super::{copy_of_whole, loss, loss_for_core, usable};
 use crate::support::blocks::{branch, bytes};
 use crate::support::chains::small;
 use crate::support::power::{counted, failing, power_cuts};
+use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::{Place, with_genesis};
 
 /// A rebuild, on a disk that may lose power.
@@ -47,6 +48,18 @@ fn with_an_invalid_script() -> (Place, u32) {
     let synced = sync::sync(&options, &[file], Watch::default()).unwrap();
     assert_eq!(synced.height, height + 2100, "{:?}", synced.refusals);
     (place, height)
+}
+
+#[test]
+fn a_rebuild_that_has_committed_nothing_is_not_unfinished() {
+    let place = copy_of_whole();
+    // They are for blocks that the directory does not have.
+    let hints = place.root().join("hints").display().to_string();
+    assert_ends(&apus(&place, &["reindex", "--hints", &hints]), 1, &["the hints are for height"]);
+    let status = apus(&place, &["status"]);
+    assert_ends(&status, 0, &[]);
+    assert!(!stdout(&status).contains("unfinished"), "{}", stdout(&status));
+    assert_ends(&apus(&place, &["rewind", "--height=180"]), 0, &[]);
 }
 
 #[test]
