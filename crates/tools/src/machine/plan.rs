@@ -200,7 +200,9 @@ fn command(
 ) -> String {
     let datadir = chosen.datadir.display().to_string();
     let of = |program| {
-        let prune = chosen.prunes.then_some(PRUNE_MIB);
+        // A pruned directory opens with -prune alone; 1 deletes nothing by itself.
+        let is_pruned = matches!(look.held(), Some(HeldDirectory::Chain { pruned: true, .. }));
+        let prune = if chosen.prunes { Some(PRUNE_MIB) } else { is_pruned.then_some(1) };
         let network_options = &options.network_options;
         let datadir = Some(&*datadir).filter(|_| chosen.datadir != default);
         NextCommand { program, network_options, datadir, blocks_dir: None, prune }.line()
@@ -337,6 +339,14 @@ mod tests {
             let plan = planned(&full, false);
             assert!(plan.what.starts_with(what), "{plan:?}");
             assert_eq!(plan.command, command, "{plan:?}");
+        }
+        // A pruned one opens with -prune alone.
+        for chain_of in [Chain::Main, Chain::Regtest] {
+            let mut options = options();
+            options.network = Network::new(chain_of);
+            full.known = vec![known(DATADIR, user(), chain(949_900, true))];
+            let plan = plan(&full, &options, Path::new(DATADIR), false);
+            assert!(plan.command.contains(" -prune="), "{plan:?}");
         }
     }
 
