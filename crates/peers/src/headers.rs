@@ -101,7 +101,7 @@ pub fn find_headers(
             return true;
         }
         waited.note(phase, now, watch.observer);
-        watch.observer.observe(&progress(phase, tree));
+        watch.observer.observe(&progress(phase, tree, tree.best_header()));
         false
     })
 }
@@ -114,9 +114,15 @@ pub fn find_headers(
 /// The disk fails, or `watch` asks to stop.
 pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Result<(), SyncError> {
     let tip = node.tip();
+    let lags = lags(node, peers);
     grow(node, peers, watch, true, |connections, tree| {
         connections.stay_at_tip(tree, tip, watch.observer);
-        watch.observer.observe(&progress(Phase::Following, tree));
+        let progress = if lags {
+            progress(Phase::WaitingForBlocks, tree, tip)
+        } else {
+            progress(Phase::Following, tree, tree.best_header())
+        };
+        watch.observer.observe(&progress);
         false
     })
 }
@@ -253,8 +259,9 @@ fn has_minimum_work(tree: &Tree) -> bool {
     tree.node(tree.best_header()).work >= minimum
 }
 
-fn progress(phase: Phase, tree: &Tree) -> Progress {
-    let best = tree.node(tree.best_header());
+/// Returns the progress in a phase with this last block or header.
+fn progress(phase: Phase, tree: &Tree, last: BlockId) -> Progress {
+    let best = tree.node(last);
     // The time of the best header says nothing about peers.
     if phase == Phase::FindingPeers {
         return Progress { height: best.height, ..Progress::of(phase) };

@@ -68,6 +68,8 @@ pub enum Phase {
     WaitingForWork,
     /// Waiting for headers up to the height of the hints or the snapshot.
     WaitingForHeaders,
+    /// Waiting for the next blocks of a known chain, which no connected peer sends.
+    WaitingForBlocks,
     /// Waiting for new blocks at the tip.
     Following,
     /// Serving blocks to peers.
@@ -112,6 +114,7 @@ impl Phase {
             Self::WaitingForHeaders => {
                 "Waiting for headers up to the height of the hints or the snapshot"
             }
+            Self::WaitingForBlocks => "Waiting for a peer that has the next blocks",
             Self::Following => "Waiting for new blocks",
             Self::Serving => "Serving blocks",
         }
@@ -125,6 +128,7 @@ impl Phase {
             Self::FindingPeers
                 | Self::WaitingForWork
                 | Self::WaitingForHeaders
+                | Self::WaitingForBlocks
                 | Self::Following
                 | Self::Serving
         )

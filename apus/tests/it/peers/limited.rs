@@ -1,12 +1,11 @@
 //! Peers that the user names and that keep the last blocks alone (BIP159).
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_net::Outgoing;
-use apus_progress::Method;
-use apus_progress::Watch;
-use apus_progress::{Observer, Progress};
+use apus_progress::{Method, Observer, Phase, Progress, Watch};
 use apus_sync as sync;
 use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::{Message, Services, Version};
@@ -63,10 +62,16 @@ fn pruned() -> Server {
 struct Stopping {
     told: Told,
     stop: AtomicBool,
+    /// The progress after that.
+    then: Mutex<Option<Progress>>,
 }
 
 impl Observer for Stopping {
-    fn observe(&self, _: &Progress) {}
+    fn observe(&self, progress: &Progress) {
+        if self.stop.load(Relaxed) {
+            self.then.lock().unwrap().get_or_insert(progress.clone());
+        }
+    }
 
     fn note(&self, text: &str) {
         self.told.note(text);
@@ -103,4 +108,6 @@ fn a_gap_that_a_pruned_peer_cannot_close_is_waited_for() {
     watch.told.assert_has(&["it is pruned", "286 blocks"]);
     watch.told.assert_has(&["No peer has the next blocks: waiting for one that has"]);
     assert_eq!((watch.told.count("Lost"), watch.told.count("Dropped")), (0, 0));
+    let then = watch.then.lock().unwrap().take().unwrap();
+    assert_eq!((then.phase, then.height), (Phase::WaitingForBlocks, 0));
 }

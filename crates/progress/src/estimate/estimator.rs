@@ -125,7 +125,10 @@ impl Estimator {
             self.held[bottleneck as usize] += now - self.now;
         }
         self.now = now;
-        let share = if self.to_tip.is_some() {
+        // What is left is not in the plan, which ends with the blocks that are there.
+        let share = if phase == Phase::WaitingForBlocks {
+            None
+        } else if self.to_tip.is_some() {
             Some(1.0)
         } else if self.has_plan {
             let all = self.before + self.plan.work();

@@ -280,6 +280,9 @@ fn time_at_the_tip_is_no_time_of_the_run() {
     let ran = estimator.ran();
     assert_eq!((ran.bottleneck, ran.to_tip), (None, Some(Duration::from_secs(1))));
     assert!(ran.expected.unwrap().low < Duration::from_secs(1));
+    // A tip far below the best header is not that of the chain.
+    let lags = estimator.add(40.0, &Progress::of(Phase::WaitingForBlocks), Machine::default());
+    assert_eq!((lags.share, lags.left), (None, None), "what is left is not known");
 }
 
 #[test]
