@@ -87,8 +87,11 @@ pub(super) struct Dialer {
     book: Addresses,
     disk: Disk,
     file: PathBuf,
-    /// The peers that are tried again and again.
+    /// The peers that are tried again and again: those of the options, then those of the local
+    /// network.
     manual: Vec<Manual>,
+    /// The number of those of the options.
+    named: usize,
     /// The search for nodes on the local network, if there is one.
     pub lan: Option<LanSearch>,
     /// Peers that are asked for addresses alone.
@@ -119,10 +122,13 @@ struct Manual {
     wait: Duration,
 }
 
-impl From<Target> for Manual {
-    fn from(target: Target) -> Self {
-        Self { target, is_tried: false, next: Duration::ZERO, wait: RETRY_FIRST }
+/// Adds a peer to connect to. Returns `false` if it is there already.
+fn add_manual(all: &mut Vec<Manual>, target: Target) -> bool {
+    let is_new = all.iter().all(|manual| manual.target != target);
+    if is_new {
+        all.push(Manual { target, is_tried: false, next: Duration::ZERO, wait: RETRY_FIRST });
     }
+    is_new
 }
 
 impl Dialer {
@@ -140,14 +146,18 @@ impl Dialer {
         let text = disk.read(&file)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let (book, anchors) = Addresses::read(&text, HashKey::random(), unix_time);
-        let named = options.connect.iter().chain(&options.addnode);
+        let mut manual = Vec::new();
+        for target in options.connect.iter().chain(&options.addnode) {
+            add_manual(&mut manual, target.clone());
+        }
         let dialer = Self {
             how,
             network: network.clone(),
             book,
             disk: disk.clone(),
             file,
-            manual: named.cloned().map(Manual::from).collect(),
+            named: manual.len(),
+            manual,
             lan: None,
             asked: Seeds::default(),
             seeds: options.seednode.iter().filter(|t| options.reaches_host(t)).cloned().collect(),
@@ -204,14 +214,7 @@ impl Dialer {
     /// the user has named, and returns them.
     pub fn take_found(&mut self) -> Vec<LanNode> {
         let mut found = self.lan.as_ref().map(LanSearch::take).unwrap_or_default();
-        found.retain(|node| {
-            let target = node.target();
-            let is_new = self.manual.iter().all(|manual| manual.target != target);
-            if is_new {
-                self.manual.push(Manual::from(target));
-            }
-            is_new
-        });
+        found.retain(|node| add_manual(&mut self.manual, node.target()));
         found
     }
 
@@ -227,7 +230,7 @@ impl Dialer {
             if !manual.is_tried && now >= manual.next {
                 manual.is_tried = true;
                 let target = manual.target.clone();
-                let is_named = at < self.options.connect.len() + self.options.addnode.len();
+                let is_named = at < self.named;
                 let role = if is_named { Role::Manual } else { Role::Local };
                 if !self.dial(role(at, target.clone()), target, true) {
                     self.retry(at, now);

@@ -248,8 +248,11 @@ fn a_connected_peer_needs_no_test() {
 fn nodes_of_the_local_network_are_tried_like_named_ones() {
     let mut dialer = dialer([]);
     (dialer.options.dnsseed, dialer.options.fixedseeds) = (false, false);
-    dialer.manual.push(Manual::from(Target::parse("192.168.1.20", 8333).unwrap()));
-    dialer.options.addnode = vec![dialer.manual[0].target.clone()];
+    let named = Target::parse("192.168.1.20", 8333).unwrap();
+    assert!(
+        add_manual(&mut dialer.manual, named.clone()) && !add_manual(&mut dialer.manual, named)
+    );
+    dialer.named = 1;
     dialer.lan = Some(LanSearch::over(&["192.168.1.20:8333", "127.0.0.1:1", "127.0.0.1:1"]));
     assert_eq!((dialer.take_found().len(), dialer.take_found().len()), (1, 0));
     dialer.manual[0].is_tried = true;
