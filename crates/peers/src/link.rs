@@ -299,7 +299,17 @@ pub(super) fn open(
     nets: &[NetKind],
     how: &Dialing,
 ) -> Result<Open<BufReader<Receiving>>, Unreachable> {
-    let because = |error: TransportError| Unreachable::Host(error.to_string());
+    let because = |error: TransportError| {
+        let why = match &error {
+            TransportError::Io(error) if has_hung_up(error) => {
+                "it closed the connection before the handshake: is this the port for peers, and \
+                 not that for RPC?"
+                    .to_string()
+            }
+            error => error.to_string(),
+        };
+        Unreachable::Host(why)
+    };
     let connect = || -> Result<_, Unreachable> {
         let socket = Arc::new(Socket::outbound(how.routes.connect(target, nets)?));
         let (from, received) =
