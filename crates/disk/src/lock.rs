@@ -154,12 +154,23 @@ fn refused(path: &Path, file: &File, errno: rustix::io::Errno) -> StoreError {
 /// another container or on another machine.
 fn locked_by(path: &Path, held: Option<Flock>) -> StoreError {
     let holder = held.and_then(process_of);
-    let named = holder.and_then(|id| {
-        let name = std::fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
-        Some(format!("in use by {} (process {id})", name.trim_end()))
-    });
+    let named = holder.and_then(|id| Some(format!("in use by {} (process {id})", program_of(id)?)));
     let what = named.unwrap_or_else(|| "in use by another program".to_string());
     StoreError { holder, ..StoreError::locked(path, what) }
+}
+
+/// Returns the name of a process's program. Its arguments say more than `comm`: bitcoind's becomes
+/// `b-shutoff` while it shuts down.
+fn program_of(process: u32) -> Option<String> {
+    let args = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let program = String::from_utf8_lossy(args.split(|byte| *byte == 0).next()?).into_owned();
+    match Path::new(&program).file_name() {
+        Some(name) => Some(name.to_string_lossy().into_owned()),
+        None => {
+            let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+            Some(name.trim_end().to_string())
+        }
+    }
 }
 
 /// Returns the number of the process that holds a lock; `None` if it is outside this container,
