@@ -47,7 +47,7 @@ def _of_option(name: str, value: object) -> List[str]:
     if isinstance(value, (list, tuple)):
         return [arg for item in value for arg in _of_option(name, item)]
     if isinstance(value, (str, os.PathLike)):
-        return [f"{option}={os.fspath(value)}"]
+        return [f"{option}={os.fsdecode(value)}"]
     if isinstance(value, (int, float)):
         return [f"{option}={value}"]
     raise TypeError(f"{name} must be text, a path, a number or a bool, not {type(value).__name__}")

@@ -106,7 +106,7 @@ def prove(
     230
     """
     args = arguments("prove", ProveOptions, options) + _sources(from_)
-    return from_json(Summary, _run([*args, "--", os.fspath(file)], progress))
+    return from_json(Summary, _run([*args, "--", os.fsdecode(file)], progress))
 
 
 def create_snapshot(
@@ -118,7 +118,7 @@ def create_snapshot(
     230
     """
     args = arguments("snapshot create", SnapshotOptions, options) + [
-        f"--output={os.fspath(output)}"
+        f"--output={os.fsdecode(output)}"
     ]
     return from_json(SnapshotSummary, _run(args, progress))
 
@@ -132,14 +132,14 @@ def create_hints(
     >>> create_hints(new / "regtest.hints", datadir=synced, chain="regtest").unspent
     230
     """
-    args = arguments("hints create", HintsOptions, options) + [f"--output={os.fspath(output)}"]
+    args = arguments("hints create", HintsOptions, options) + [f"--output={os.fsdecode(output)}"]
     return from_json(HintsSummary, _run(args, progress))
 
 
 def _sources(paths: Sources) -> List[str]:
-    if isinstance(paths, (str, os.PathLike)):
+    if isinstance(paths, (str, bytes, os.PathLike)):
         paths = [paths]
-    return [f"--from={os.fspath(path)}" for path in paths]
+    return [f"--from={os.fsdecode(path)}" for path in paths]
 
 
 def _run(args: List[str], progress: ProgressOption) -> Mapping[str, Any]:

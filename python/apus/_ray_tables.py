@@ -60,7 +60,7 @@ def read(
     """
     if table not in ("blocks", "transactions", "inputs", "outputs"):
         raise ValueError(f"there is no table {table} by height")
-    place, names = os.path.abspath(os.fspath(datadir)), names_of(columns)
+    place, names = os.path.abspath(os.fsdecode(datadir)), names_of(columns)
     import_ray()
     data = import_module("ray.data")
     with Chain(place, **options) as chain:
@@ -105,9 +105,9 @@ def export(
     >>> export("/shared/node", "outputs", "/shared/tables", progress=print)  # doctest: +SKIP
     """
     ray = import_ray()
-    paths = [f"--datadir={os.path.abspath(os.fspath(datadir))}"]
-    paths.append(f"--output={os.path.abspath(os.fspath(output))}")
-    command: List[str] = [os.fspath(program), "shard", "export", table, *paths, *options]
+    paths = [f"--datadir={os.path.abspath(os.fsdecode(datadir))}"]
+    paths.append(f"--output={os.path.abspath(os.fsdecode(output))}")
+    command: List[str] = [os.fsdecode(program), "shard", "export", table, *paths, *options]
     command.append(f"--blocks={blocks}")
     if not ray.is_initialized():
         ray.init(log_to_driver=False)

@@ -132,8 +132,8 @@ def verify(
         raise ValueError(f"recheck must be a share from 0 to 1, not {recheck}")
     if datadir is not None and snapshot is not None:
         raise ValueError("datadir and snapshot exclude each other")
-    place = os.fspath(job)
-    shard = _Shard(os.fspath(program), place if "://" in place else os.path.abspath(place))
+    place = os.fsdecode(job)
+    shard = _Shard(os.fsdecode(program), place if "://" in place else os.path.abspath(place))
     todo = shard.todo()
     resources = {"num_cpus": num_cpus, "max_retries": max_retries}
     resources["memory"] = (2 * todo.dbcache << 20) if memory is None else memory
@@ -183,8 +183,8 @@ class _Shard:
         return _Todo(todo["stage"], tuple(todo["numbers"]), todo["end_height"], todo["dbcache"])
 
     def finish(self, datadir: Optional[StrPath], snapshot: Optional[StrPath]) -> Dict[str, Any]:
-        args = [] if datadir is None else [f"--datadir={os.fspath(datadir)}"]
-        args += [] if snapshot is None else [f"--snapshot={os.fspath(snapshot)}"]
+        args = [] if datadir is None else [f"--datadir={os.fsdecode(datadir)}"]
+        args += [] if snapshot is None else [f"--snapshot={os.fsdecode(snapshot)}"]
         verdict: Dict[str, Any] = json.loads(self._run("finish", "--json", *args))
         return verdict
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import os
 
 import pytest
 
@@ -25,12 +26,12 @@ def test_a_sync_says_what_it_has_done(tmp_path, mainnet_blocks):
 def test_hints_and_snapshots_are_made_and_proved(tmp_path, mainnet):
     hints = apus.create_hints(tmp_path / "a.hints", datadir=mainnet, height=10000)
     assert (hints.height, hints.format) == (10000, "bip456") and hints.unspent > 9000
-    snapshot = apus.create_snapshot(tmp_path / "utxo.dat", datadir=mainnet)
+    snapshot = apus.create_snapshot(os.fsencode(tmp_path / "utxo.dat"), datadir=mainnet)
     assert (snapshot.base_height, snapshot.coins_written) == (14131, 13416)
     for file, height in [(hints.file, 10000), (tmp_path / "utxo.dat", 14131)]:
         proved = apus.prove(file, datadir=mainnet, full=True)
         assert proved.height == height and proved.checked.everything
-    proved = apus.prove(hints.file, mainnet)
+    proved = apus.prove(os.fsencode(hints.file), os.fsencode(mainnet))
     assert proved.coins == hints.unspent
     with pytest.raises(apus.InputError, match="exists already"):
         apus.create_hints(tmp_path / "a.hints", datadir=mainnet)
