@@ -140,8 +140,11 @@ impl Claim {
     }
 }
 
-/// Returns whether a file can be read and begins like a snapshot.
+/// Returns whether a file can be read and begins like a snapshot. A pipe is none, and is not opened.
 fn is_snapshot(path: &Path) -> bool {
+    if !path.is_file() {
+        return false;
+    }
     let mut first = [0; SNAPSHOT_MAGIC.len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && first == SNAPSHOT_MAGIC

@@ -203,6 +203,10 @@ fn the_program_makes_and_describes_one() {
         for file in ["snapshot", "hints"] {
             assert_ends(&run(&[file, "info", &path]), 1, &["not a regular file"]);
         }
+        for command in [&["prove"][..], &["reindex", "--hints"], &["sync", "--snapshot"]] {
+            let args = [command, &[&path]].concat();
+            assert_ends(&apus(&place, &args), 1, &["not a regular file"]);
+        }
     }
     assert_ends(&run(&["snapshot", "info", "/nowhere/utxo.dat"]), 1, &["/nowhere/utxo.dat"]);
 }
