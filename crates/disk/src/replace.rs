@@ -9,6 +9,8 @@ use super::{Disk, File, Result, StoreError};
 
 /// The suffix of a file that [`Disk::write_new`] is still writing, as in Core's `dumptxoutset`.
 const INCOMPLETE_SUFFIX: &str = ".incomplete";
+/// How often a file is opened that other runs rename or remove meanwhile.
+const BEGIN_TRIES: u32 = 10;
 
 impl Disk {
     /// Makes `bytes` the content of the file `path`. After a crash the file has either its old or
@@ -72,7 +74,8 @@ impl Disk {
     /// Opens the incomplete file of `path`, empty, and locked until it is closed.
     fn begin_incomplete(&self, path: &Path) -> Result<File> {
         let name = with_suffix(path, INCOMPLETE_SUFFIX);
-        loop {
+        let is_written = || StoreError::new(path, "another run is writing this file");
+        for _ in 0..BEGIN_TRIES {
             self.refuse_existing(path)?;
             // The file that a link leads to is another one's.
             if name.symlink_metadata().is_ok_and(|found| !found.is_file()) {
@@ -82,7 +85,7 @@ impl Disk {
             // Any other error is that of a network mount that has no locks.
             let locked = flock(file.raw(), FlockOperation::NonBlockingLockExclusive);
             if locked == Err(Errno::WOULDBLOCK) {
-                return Err(StoreError::new(path, "another run is writing this file"));
+                return Err(is_written());
             }
             // A run that has ended since it was opened may have renamed or removed it.
             let is_same = |now: Metadata| {
@@ -94,6 +97,7 @@ impl Disk {
                 return Ok(file);
             }
         }
+        Err(is_written())
     }
 
     /// Returns an error if there is something at `path`.

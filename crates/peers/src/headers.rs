@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 use apus_consensus::Work;
-use apus_net::{Has, HeaderChain, NEAR_BLOCKS, claim};
+use apus_net::{Has, HeaderChain, NEAR_BLOCKS, PeerManager, claim};
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
 use apus_node::error::SyncError;
@@ -114,10 +114,10 @@ pub fn find_headers(
 /// The disk fails, or `watch` asks to stop.
 pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Result<(), SyncError> {
     let tip = node.tip();
-    let lags = lags(node, peers);
+    let stop_at = node.options().stop_at_height;
     grow(node, peers, watch, true, |connections, tree| {
         connections.stay_at_tip(tree, tip, watch.observer);
-        let progress = if lags {
+        let progress = if lags_behind(tree, tip, stop_at, connections.manager()) {
             progress(Phase::WaitingForBlocks, tree, tip)
         } else {
             progress(Phase::Following, tree, tree.best_header())
@@ -167,11 +167,14 @@ pub fn is_complete(node: &Node) -> bool {
 /// arrive. If an outbound peer's chain ends in a tip that is recent, the others may be headers
 /// alone, and nothing need arrive.
 pub fn lags(node: &Node, peers: &Peers) -> bool {
-    let top = node.options().stop_at_height.unwrap_or(u32::MAX);
-    let best = node.tree().height(node.tree().best_header()).min(top);
-    best > node.tree().height(node.tip()) + NEAR_BLOCKS
-        && (age_of_tip(node.tree(), node.tip()) > OLD_TIP_SECONDS
-            || !peers.connections().manager().ends_in(node.tip()))
+    let stop_at = node.options().stop_at_height;
+    lags_behind(node.tree(), node.tip(), stop_at, peers.connections().manager())
+}
+
+fn lags_behind(tree: &Tree, tip: BlockId, stop_at: Option<u32>, manager: &PeerManager) -> bool {
+    let best = tree.height(tree.best_header()).min(stop_at.unwrap_or(u32::MAX));
+    best > tree.height(tip) + NEAR_BLOCKS
+        && (age_of_tip(tree, tip) > OLD_TIP_SECONDS || !manager.ends_in(tip))
 }
 
 /// Returns the age of the last block in seconds.

@@ -302,8 +302,8 @@ pub(super) fn open(
     let because = |error: TransportError| {
         let why = match &error {
             TransportError::Io(error) if has_hung_up(error) => {
-                "it closed the connection before the handshake: is this the port for peers, and \
-                 not that for RPC?"
+                "it closed the connection before the handshake: it may be full, or this is not \
+                 its port for peers"
                     .to_string()
             }
             error => error.to_string(),

@@ -265,7 +265,8 @@ impl<'a> Work<'a> {
     /// Refuses a directory with tables of another chain, which would be replaced or removed.
     fn check_chain(&self) -> Result<(), StoreError> {
         let directory = self.table_directory();
-        for name in self.disk.list(&directory)? {
+        let names = self.disk.list(&directory)?;
+        for name in names.iter().filter(|name| name.starts_with("start_height=")) {
             let path = directory.join(name);
             if let Some(note) = self.note_in(&path)?
                 && note.chain != self.options.network.chain.name()
