@@ -140,7 +140,7 @@ impl Claim {
     }
 }
 
-/// Returns whether a file can be read and begins like a snapshot. A pipe is none, and is not opened.
+/// Returns whether a file can be read and begins like a snapshot. A pipe is not opened.
 fn is_snapshot(path: &Path) -> bool {
     if !path.is_file() {
         return false;
