@@ -1,9 +1,6 @@
-use std::fs::Metadata;
+use std::fs::{Metadata, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use super::{Disk, File, Result, StoreError};
 
@@ -83,8 +80,7 @@ impl Disk {
             }
             let file = self.open(&name)?;
             // Any other error is that of a network mount that has no locks.
-            let locked = flock(file.raw(), FlockOperation::NonBlockingLockExclusive);
-            if locked == Err(Errno::WOULDBLOCK) {
+            if let Err(TryLockError::WouldBlock) = file.raw().try_lock() {
                 return Err(is_written());
             }
             // A run that has ended since it was opened may have renamed or removed it.

@@ -40,7 +40,7 @@ impl HintsFile {
     pub fn open_with(path: &Path, order: Option<BitOrder>) -> Result<Self, SyncError> {
         let path = path.to_path_buf();
         let wrong = |error| SyncError::Hints { path: path.clone(), error };
-        // To open a pipe would wait for who writes to it.
+        // Opening a pipe would block until a program writes to it.
         if path.exists() && !path.is_file() {
             return Err(wrong(HintsError::new(
                 "this is not a hints file: it is not a regular file",

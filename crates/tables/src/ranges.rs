@@ -264,10 +264,7 @@ impl<'a> Work<'a> {
 
     /// Refuses a directory with tables of another chain, which would be replaced or removed.
     fn check_chain(&self) -> Result<(), StoreError> {
-        let directory = self.table_directory();
-        let names = self.disk.list(&directory)?;
-        for name in names.iter().filter(|name| name.starts_with("start_height=")) {
-            let path = directory.join(name);
+        for (_, path) in self.found()? {
             if let Some(note) = self.note_in(&path)?
                 && note.chain != self.options.network.chain.name()
             {
@@ -363,13 +360,21 @@ impl<'a> Work<'a> {
     /// Returns the directories of ranges that are none of this chain and of this number of blocks,
     /// with the heights at which they begin. Programs that read the table would read them, too.
     fn others(&self) -> Result<Vec<(u32, PathBuf)>, StoreError> {
+        let mut others = self.found()?;
+        others.retain(|(start, path)| {
+            let is_one = start.is_multiple_of(self.asked.blocks) && *start <= self.chain.height();
+            !is_one && path.join(NOTE).is_file()
+        });
+        Ok(others)
+    }
+
+    /// Returns the directories of all ranges of the table, with the heights at which they begin.
+    fn found(&self) -> Result<Vec<(u32, PathBuf)>, StoreError> {
         let directory = self.table_directory();
         let names = self.disk.list(&directory)?;
         let ranges = names.into_iter().filter_map(|name| {
-            let start: u32 = name.strip_prefix("start_height=")?.parse().ok()?;
-            let is_one = start.is_multiple_of(self.asked.blocks) && start <= self.chain.height();
-            let path = directory.join(name);
-            (!is_one && path.join(NOTE).is_file()).then_some((start, path))
+            let start = name.strip_prefix("start_height=")?.parse().ok()?;
+            Some((start, directory.join(name)))
         });
         Ok(ranges.collect())
     }

@@ -196,7 +196,7 @@ fn the_program_makes_and_describes_one() {
     std::fs::write(&out, "").unwrap();
     assert_ends(&run(&["snapshot", "info", &path]), 1, &["the file is empty"]);
     let directory = place.root().display().to_string();
-    // Nobody writes to the pipe: to open it would take for ever.
+    // Opening the pipe would block, since no program writes to it.
     let pipe = place.root().join("pipe").display().to_string();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for path in [directory, pipe] {

@@ -29,7 +29,7 @@ impl SnapshotFile {
     /// # Errors
     /// The file cannot be read, or is not a snapshot.
     pub fn open(path: &Path) -> Result<Self, SnapshotReadError> {
-        // To open a pipe would wait for who writes to it.
+        // Opening a pipe would block until a program writes to it.
         if path.exists() && !path.is_file() {
             let what = "this is not a UTXO snapshot: it is not a regular file";
             return Err(SnapshotError::new(what).into());
